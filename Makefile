@@ -1,0 +1,73 @@
+# Every verb here is also what CI calls. `make help` lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STUBS := deviceplugin/api/v1beta1/api.proto deviceplugin/api/podresources/v1/api.proto
+
+.DEFAULT_GOAL := help
+
+# Stamps hold the install: without a change of setup.cfg a second run needs no network.
+$(VENV)/.installed: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+.PHONY: help
+help: ## list the verbs
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: $(VENV)/.installed ## a simulated node with eight GPUs, served to a simulated kubelet
+	@$(BIN)/deviceplugin simulate
+
+.PHONY: test
+test: $(VENV)/.dev ## all everyday tests
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(VENV)/.dev ## style, types, import contracts, fresh stubs and schema
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy -p deviceplugin
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/test_generated.py
+
+.PHONY: format
+format: $(VENV)/.dev ## put the code into its one form
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+.PHONY: stubs
+stubs: $(VENV)/.dev ## generate api/**/*_pb2* from api/**/api.proto
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. $(STUBS)
+
+.PHONY: schema
+schema: $(VENV)/.dev ## generate configs/schema.json from config/schema.py
+	$(BIN)/python -m deviceplugin.config.schema > configs/schema.json
+
+.PHONY: bench
+bench: $(VENV)/.dev ## the figures, as a table and as JSON in build/bench.json
+	$(BIN)/python -m bench
+
+.PHONY: test-hardware
+test-hardware: $(VENV)/.dev ## on a machine with an NVIDIA GPU: serve, allocate, compare with nvidia-smi
+	$(BIN)/python -m pytest -ra tests/hardware
+
+.PHONY: coverage
+coverage: $(VENV)/.dev ## line and branch coverage of the everyday tests
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+.PHONY: wheel
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --outdir dist
+
+.PHONY: clean
+clean: ## remove what was built and installed here
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,1 @@
+"""A kubelet device plugin daemon for NVIDIA GPUs, AMD GPUs and RDMA adapters."""

@@ -1,0 +1,1 @@
+"""Answers to Allocate and GetPreferredAllocation; pure."""

@@ -1,0 +1,1 @@
+"""From a file's text to the rules the daemon plans by."""

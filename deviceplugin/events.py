@@ -1,0 +1,236 @@
+"""Frozen facts that may happen. Everyone emits them; the loop alone folds them.
+
+``at`` is seconds of CLOCK_MONOTONIC, taken where the fact arose.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from deviceplugin.config.rules import Config, Problem
+from deviceplugin.model import Action, BackendState, Device, DeviceId, ResourceName, UnitId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What one look at the hardware found.
+
+    Attributes:
+        devices: sorted by index.
+        bus: PCI addresses of this vendor's devices on the PCI bus; None where it cannot be read.
+        problems: one line for each device that is there and did not answer.
+
+    """
+
+    devices: tuple[Device, ...] = ()
+    bus: frozenset[str] | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """A scan ended well; it replaces the one before."""
+
+    scan: Scan
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendChanged:
+    """The driver is in another state (or the same with another detail)."""
+
+    state: BackendState
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """Something wrong with a device was seen (again).
+
+    ``action`` is the vendor's default for this kind; the config may override it.
+    """
+
+    device: DeviceId
+    kind: str
+    detail: str
+    action: Action
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenGood:
+    """A poll found nothing wrong with a device: evidence towards recovery."""
+
+    device: DeviceId
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasReset:
+    """A device was reset (or its driver reloaded): clears faults that wait for a reset.
+
+    ``device`` None means every device of the vendor.
+    """
+
+    device: DeviceId | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigAccepted:
+    """A config is valid and replaces the one before. ``text`` is what the state folder keeps."""
+
+    config: Config
+    text: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRefused:
+    """The file's text is wrong; whatever config was in force stays."""
+
+    source: str
+    problems: tuple[Problem, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMissing:
+    """The file is not there; whatever config was in force stays."""
+
+    source: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldersAnswered:
+    """PodResources said who holds what.
+
+    Attributes:
+        begun: when the question was asked: what happened later is not in the answer.
+        held: unit ids by resource, of all resources of the node that we may own.
+        allocatable: what the kubelet would hand out, by resource.
+
+    """
+
+    begun: float
+    held: Mapping[ResourceName, frozenset[UnitId]]
+    allocatable: Mapping[ResourceName, frozenset[UnitId]]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldersUnavailable:
+    """PodResources did not answer: nobody's units may be dropped."""
+
+    why: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated:
+    """An Allocate was answered (or refused, with the reason)."""
+
+    resource: ResourceName
+    units: tuple[UnitId, ...]
+    refused: str
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferredAnswered:
+    """A GetPreferredAllocation was answered."""
+
+    resource: ResourceName
+    size: int
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletChanged:
+    """The kubelet appeared, went away, or restarted (a new kubelet.sock).
+
+    ``state`` is "absent" | "present" | "restarted"; ``detail`` says what was seen.
+    """
+
+    state: str
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationTried:
+    """A Register call ended; ``error`` is "" when it was accepted."""
+
+    resource: ResourceName
+    endpoint: str
+    error: str
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsChanged:
+    """ListAndWatch streams open now for a resource (0 or 1 when all is well)."""
+
+    resource: ResourceName
+    open: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSent:
+    """A list went out on a stream."""
+
+    resource: ResourceName
+    units: int
+    healthy: int
+    size: int  # bytes on the wire
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """The audit found a rival under our name, or a zombie stream; the generation is renewed."""
+
+    resource: ResourceName
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFailed:
+    """A background source raised or ended; it runs again after ``retry_in`` seconds."""
+
+    source: str
+    error: str
+    retry_in: float
+    at: float
+
+
+Event = (
+    Scanned
+    | BackendChanged
+    | Symptom
+    | SeenGood
+    | WasReset
+    | ConfigAccepted
+    | ConfigRefused
+    | ConfigMissing
+    | HoldersAnswered
+    | HoldersUnavailable
+    | Allocated
+    | PreferredAnswered
+    | KubeletChanged
+    | RegistrationTried
+    | StreamsChanged
+    | ListSent
+    | Displaced
+    | SourceFailed
+)
+
+Emit = Callable[[Event], None]
+"""Hands an event to the loop; never blocks, callable from any thread."""

@@ -1,0 +1,1 @@
+"""The kubelet's side: serving generations, registration, streams, PodResources."""

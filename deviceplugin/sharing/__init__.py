@@ -1,0 +1,1 @@
+"""How devices become units: replicas, names, draining."""

@@ -1,0 +1,1 @@
+"""A whole node without hardware: machine, driver, kubelet, live view."""

@@ -1,0 +1,1 @@
+"""Watching files: kubelet.sock and the config folder."""
