@@ -126,4 +126,4 @@ class Nvml(Protocol):
         """Field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset; None: not there."""
 
     def events(self, uuids: Sequence[str]) -> EventSet:
-        """A new event set with these GPUs registered, each once; one that has no events is skipped."""
+        """A new event set, each GPU registered once; one that has no events is skipped."""
