@@ -176,6 +176,8 @@ class ResourceView:
         units: sorted by device index, then share number; ids are unique.
         devices: the devices behind the units that are present on this node.
         unit_by_id: index over ``units``.
+        ids_by_device: unit ids of each device, in the order of ``units``.
+        unhealthy: ids of the units that are not healthy.
 
     """
 
@@ -185,9 +187,23 @@ class ResourceView:
     delivery: Delivery
     rules: AllocationRules = AllocationRules()
     unit_by_id: Mapping[UnitId, Unit] = field(init=False, compare=False, repr=False)
+    ids_by_device: Mapping[DeviceId, tuple[UnitId, ...]] = field(
+        init=False, compare=False, repr=False
+    )
+    unhealthy: frozenset[UnitId] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_by_id", {unit.id: unit for unit in self.units})
+        object.__setattr__(self, "ids_by_device", _ids_by_device(self.units))
+        unhealthy = frozenset(unit.id for unit in self.units if not unit.healthy)
+        object.__setattr__(self, "unhealthy", unhealthy)
+
+
+def _ids_by_device(units: tuple[Unit, ...]) -> dict[DeviceId, tuple[UnitId, ...]]:
+    ids: dict[DeviceId, list[UnitId]] = {}
+    for unit in units:
+        ids.setdefault(unit.device, []).append(unit.id)
+    return {device: tuple(listed) for device, listed in ids.items()}
 
 
 Views = Mapping[ResourceName, ResourceView]
