@@ -1,0 +1,217 @@
+"""Reads a machine's YAML file, strictly: all problems at once, each with its line.
+
+::
+
+    name: h100x8                    # default: the file's name
+    numa: [0-55, 56-111]            # CPUs of NUMA node 0, 1, …
+    nvidia:                         # leave out: no driver library on the machine
+      driver: 580.95.05
+      gpus:                         # this, or a list with a mapping for each GPU
+        count: 8
+        model: NVIDIA H100 80GB HBM3
+        memory: 81559               # MiB
+        device: "0x2330"            # PCI device id
+        numa: [0, 0, 0, 0, 1, 1, 1, 1]
+        pci: ["0000:1b:00.0", …]    # default: made up
+    timeline: []                    # see timeline.py
+    demo: {pods: 4, every: 2, timeline: []}
+"""
+
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.simulation.machine import Demo, Gpu, Machine, NumaNode, Nvidia
+from deviceplugin.simulation.sections import Report, Section, compose
+from deviceplugin.simulation.timeline import read_steps
+
+MAX_GPUS = 64  # made-up PCI addresses take a bus number each, three apart
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CPUS = re.compile(r"(\d+(-\d+)?(,\d+(-\d+)?)*)?")
+_DEVICE = re.compile(r"0x[0-9a-f]{4}")
+_MODEL = "NVIDIA H100 80GB HBM3"
+_MEMORY_MIB = 81_559
+_PCI_DEVICE = "0x2330"
+
+
+class MachineUnreadableError(DevicePluginError):
+    """The machine's file cannot be read."""
+
+
+def load(path: Path) -> Machine:
+    """Read a machine.
+
+    Raises:
+        MachineUnreadableError: the file cannot be read as text.
+        TextInvalidError: with all problems of the text.
+
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MachineUnreadableError(
+            f"cannot read the machine {path}: {error}; write a YAML file in UTF-8"
+        ) from error
+    return parse(text, file=path.name, name=path.stem)
+
+
+def parse(text: str, *, file: str, name: str) -> Machine:
+    """Read a machine from its text; ``name`` is used where the text gives none.
+
+    Raises:
+        TextInvalidError: with all problems of the text.
+
+    """
+    report = Report(file=file)
+    node = compose(text, report)
+    machine = Machine(name=name) if node is None else _machine(Section(node, report), name)
+    report.check()
+    return machine
+
+
+def _machine(top: Section, name: str) -> Machine:
+    name = top.text("name", name)
+    numa = _numa(top)
+    nvidia = _nvidia(top.section("nvidia"), name, numa)
+    gpus = len(nvidia.gpus) if nvidia else 0
+    timeline = read_steps(list(top.sections("timeline")), gpus)
+    demo = _demo(top.section("demo"), gpus)
+    top.close()
+    return Machine(name=name, numa=numa, nvidia=nvidia, timeline=timeline, demo=demo)
+
+
+def _numa(top: Section) -> tuple[NumaNode, ...]:
+    cpus = [node.value if isinstance(node, yaml.ScalarNode) else "?" for node in top.items("numa")]
+    if not all(_CPUS.fullmatch(entry) for entry in cpus):
+        top.wrong("numa", 'write the CPUs of each NUMA node, `[0-7, "8-11,16-19"]`')
+    return tuple(NumaNode(id=number, cpus=entry) for number, entry in enumerate(cpus))
+
+
+def _demo(section: Section | None, gpus: int) -> Demo:
+    if section is None:
+        return Demo()
+    demo = Demo(
+        pods=section.integer("pods", 4, high=100),
+        every=section.number("every", 2.0, low=0.05),
+        timeline=read_steps(list(section.sections("timeline")), gpus),
+    )
+    section.close()
+    return demo
+
+
+def _nvidia(section: Section | None, name: str, numa: Sequence[NumaNode]) -> Nvidia | None:
+    if section is None:
+        return None
+    driver = section.text("driver", "580.95.05")
+    listed = isinstance(section.take("gpus"), yaml.SequenceNode)
+    gpus = _listed(section, name, numa) if listed else _counted(section, name, numa)
+    _once(section, gpus)
+    section.close()
+    return Nvidia(driver=driver, gpus=gpus)
+
+
+def _listed(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Gpu, ...]:
+    sections = list(section.sections("gpus"))
+    if len(sections) > MAX_GPUS:
+        section.wrong("gpus", f"write at most {MAX_GPUS} GPUs")
+    return tuple(_gpu(entry, index, name, numa) for index, entry in enumerate(sections[:MAX_GPUS]))
+
+
+def _gpu(section: Section, index: int, name: str, numa: Sequence[NumaNode]) -> Gpu:
+    gpu = Gpu(
+        index=index,
+        uuid=_like(section, "uuid", made_up_uuid(name, index), _UUID),
+        minor=section.integer("minor", index, high=255),
+        model=section.text("model", _MODEL),
+        memory_mib=section.integer("memory", _MEMORY_MIB, low=1),
+        pci_address=_like(section, "pci", made_up_address(index), _PCI),
+        numa_node=section.integer("numa", None, high=max(0, len(numa) - 1)),
+        pci_device=_like(section, "device", _PCI_DEVICE, _DEVICE),
+    )
+    if gpu.numa_node is not None and not numa:
+        section.wrong("numa", "leave it out, or list the machine's NUMA nodes under `numa`")
+    section.close()
+    return gpu
+
+
+def _counted(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Gpu, ...]:
+    entry = section.section("gpus")
+    if entry is None:
+        section.missing("gpus", "write `{count: 8}`, or a list with a mapping for each GPU")
+        return ()
+    count = entry.integer("count", 0, high=MAX_GPUS)
+    if not entry.has("count"):
+        entry.missing("count", f"write the number of GPUs, 0 to {MAX_GPUS}")
+    nodes = _numa_of_each(entry, count, numa)
+    addresses = _addresses(entry, count)
+    model = entry.text("model", _MODEL)
+    memory = entry.integer("memory", _MEMORY_MIB, low=1)
+    device = _like(entry, "device", _PCI_DEVICE, _DEVICE)
+    entry.close()
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=made_up_uuid(name, index),
+            minor=index,
+            model=model,
+            memory_mib=memory,
+            pci_address=addresses[index],
+            numa_node=nodes[index],
+            pci_device=device,
+        )
+        for index in range(count)
+    )
+
+
+def _numa_of_each(section: Section, count: int, numa: Sequence[NumaNode]) -> Sequence[int | None]:
+    texts = _texts(section, "numa")
+    known = {str(node.id): node.id for node in numa}
+    if not texts or (len(texts) == count and all(text in known for text in texts)):
+        return [known[text] for text in texts] or [None] * count
+    nodes = ", ".join(known) or "none: list them under `numa` at the top"
+    section.wrong("numa", f"write a list of {count} NUMA nodes (the machine has {nodes})")
+    return [None] * count
+
+
+def _addresses(section: Section, count: int) -> Sequence[str]:
+    made_up = [made_up_address(index) for index in range(count)]
+    texts = _texts(section, "pci")
+    if not texts or (len(texts) == count and all(_PCI.fullmatch(text) for text in texts)):
+        return texts or made_up
+    section.wrong("pci", f"write a list of {count} PCI addresses like {made_up_address(0)}")
+    return made_up
+
+
+def _texts(section: Section, key: str) -> list[str]:
+    return [str(getattr(node, "value", "")) for node in section.items(key)]
+
+
+def _like(section: Section, key: str, default: str, pattern: re.Pattern[str]) -> str:
+    text = section.text(key, default)
+    if pattern.fullmatch(text):
+        return text
+    section.wrong(key, f"write it like {default}")
+    return default
+
+
+def _once(section: Section, gpus: Sequence[Gpu]) -> None:
+    for field in ("uuid", "pci_address", "minor"):
+        values = [getattr(gpu, field) for gpu in gpus]
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            section.wrong("gpus", f"give each GPU a {field} of its own ({twice[0]} is there twice)")
+
+
+def made_up_uuid(machine: str, index: int) -> str:
+    """Return the UUID of a GPU whose file gives none: always the same for the same machine."""
+    return f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{machine}.deviceplugin.invalid')}"
+
+
+def made_up_address(index: int) -> str:
+    """Return the PCI address of a GPU whose file gives none."""
+    return f"0000:{0x10 + 3 * index:02x}:00.0"
