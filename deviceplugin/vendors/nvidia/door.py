@@ -23,10 +23,12 @@ class Code(enum.IntEnum):
     NOT_FOUND = 6
     DRIVER_NOT_LOADED = 9
     TIMEOUT = 10
+    IRQ_ISSUE = 11
     LIBRARY_NOT_FOUND = 12
     FUNCTION_NOT_FOUND = 13
     GPU_IS_LOST = 15
     RESET_REQUIRED = 16
+    OPERATING_SYSTEM = 17
     LIB_RM_VERSION_MISMATCH = 18
     UNKNOWN = 999
 
@@ -54,6 +56,8 @@ class GpuInfo:
         pci_address: ``dddd:bb:dd.f``, lower case.
         memory_mib: None where the driver cannot tell.
         mig_enabled: None where MIG is not supported.
+        host_node: what stands in on the host for each of its device nodes; a simulated
+            machine says ``/dev/null``, so that containers start. None on real hardware.
 
     """
 
@@ -64,6 +68,7 @@ class GpuInfo:
     pci_address: str
     memory_mib: int | None = None
     mig_enabled: bool | None = None
+    host_node: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ class EventSet(Protocol):
     """One NVML event set; used and closed by the thread that made it."""
 
     def register(self, uuid: str) -> None:
-        """Watch one GPU, once. Raises NvmlError (NOT_SUPPORTED: it has no events)."""
+        """Watch one GPU; call it once for each. Raises NvmlError (NOT_SUPPORTED: no events)."""
 
     def wait(self, milliseconds: int) -> GpuEvent | None:
         """The next event, None after the time limit. Raises NvmlError."""
@@ -123,7 +128,7 @@ class Nvml(Protocol):
         """Ask the GPU something cheap that touches it; raises NvmlError when it does not answer."""
 
     def recovery_action(self, uuid: str) -> int | None:
-        """Field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset; None: not there."""
+        """Field 230: see ``recovery.py`` for the values; None: this driver does not have it."""
 
     def events(self, uuids: Sequence[str]) -> EventSet:
         """A new event set, each GPU registered once; one that has no events is skipped."""
