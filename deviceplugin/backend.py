@@ -77,6 +77,9 @@ class BackendOptions:
 
     Attributes:
         driver: a simulated driver to stand behind the vendor's door; None for the real one.
+        host_node: simulation: every device node is handed out with this host path, so that
+            containers start (discovery puts it into ``Device.attributes["host_node"]``);
+            "" for the real paths.
         library: ``--nvml-library``.
         driver_root: ``--driver-root``, a path in our own file system.
         poll_seconds: how often health is polled.
@@ -92,6 +95,7 @@ class BackendOptions:
     driver_root: Path | None = None
     library: Path | None = None
     driver: object = None
+    host_node: str = ""
     poll_seconds: float = 1.0
     rescan_seconds: float = 5.0
 
