@@ -211,6 +211,14 @@ class SourceFailed:
     at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateKept:
+    """The state folder was written; ``problem`` is "" or why it could not be."""
+
+    problem: str
+    at: float
+
+
 Event = (
     Scanned
     | BackendChanged
@@ -230,6 +238,7 @@ Event = (
     | ListSent
     | Displaced
     | SourceFailed
+    | StateKept
 )
 
 Emit = Callable[[Event], None]
