@@ -202,6 +202,23 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockChanged:
+    """Whether this process is the one that serves its vendor in the plugin folder.
+
+    Attributes:
+        held: the lock is ours; until then nothing is registered.
+        holder_pid: who has it, where that is known (in the holder's pid namespace).
+        detail: why it is not ours, in words for people; "" when it is.
+
+    """
+
+    held: bool
+    holder_pid: int | None
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFailed:
     """A background source raised or ended; it runs again after ``retry_in`` seconds."""
 
@@ -237,6 +254,7 @@ Event = (
     | StreamsChanged
     | ListSent
     | Displaced
+    | LockChanged
     | SourceFailed
     | StateKept
 )
