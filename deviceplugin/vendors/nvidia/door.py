@@ -56,8 +56,6 @@ class GpuInfo:
         pci_address: ``dddd:bb:dd.f``, lower case.
         memory_mib: None where the driver cannot tell.
         mig_enabled: None where MIG is not supported.
-        host_node: what stands in on the host for each of its device nodes; a simulated
-            machine says ``/dev/null``, so that containers start. None on real hardware.
 
     """
 
@@ -68,7 +66,6 @@ class GpuInfo:
     pci_address: str
     memory_mib: int | None = None
     mig_enabled: bool | None = None
-    host_node: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
