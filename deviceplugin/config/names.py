@@ -1,0 +1,49 @@
+"""Resource names, as the kubelet and the incumbents' tools accept them."""
+
+import re
+
+from deviceplugin.model import ResourceName
+
+MAX_LENGTH = 63
+"""Of the whole name, domain included: what the incumbent plugin accepts."""
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_PART = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+
+
+class NameInvalidError(ValueError):
+    """Not a name this vendor can serve; ``str()`` is what to write instead."""
+
+
+def qualify(name: str, domain: str) -> ResourceName:
+    """Give a name its vendor's domain where it has none, and check it.
+
+    Raises:
+        NameInvalidError: another domain, capitals, other characters, or too long.
+
+    """
+    full = name if "/" in name else f"{domain}/{name}"
+    prefix, _, rest = full.partition("/")
+    if prefix != domain:
+        raise NameInvalidError(_foreign(prefix, rest, domain))
+    if not _PART.fullmatch(rest):
+        raise NameInvalidError(_misspelt(rest, domain))
+    if len(full) > MAX_LENGTH:
+        raise NameInvalidError(f"shorten it: {len(full)} characters, at most {MAX_LENGTH}")
+    return ResourceName(full)
+
+
+def _foreign(prefix: str, rest: str, domain: str) -> str:
+    ours = f"{domain}/{rest}".lower()
+    usable = _PART.fullmatch(rest.lower()) and len(ours) <= MAX_LENGTH
+    example = f": write {ours}" if usable else ""
+    what = (
+        "capitals are not allowed" if prefix.lower() == domain else f"only {domain} is served here"
+    )
+    return f"{what}{example}"
+
+
+def _misspelt(rest: str, domain: str) -> str:
+    if _PART.fullmatch(rest.lower()):
+        return f"capitals are not allowed: write {domain}/{rest.lower()}"[:120]
+    return f"write {domain}/ and then lower-case letters, digits, '-' and '.'"
