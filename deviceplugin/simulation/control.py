@@ -1,0 +1,106 @@
+"""Watches a file of further steps: each appended line happens at once.
+
+What the file holds when the watch begins is past. A file that is replaced or shortened
+is read from its start. Only complete lines count, so write the newline.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.polling import PollingObserver
+
+from deviceplugin.simulation.sections import TextInvalidError
+from deviceplugin.simulation.timeline import Step, read_line
+
+logger = logging.getLogger(__name__)
+
+
+class ControlFile(FileSystemEventHandler):
+    """The steps of one control file; ``on_step`` is called on the watching thread."""
+
+    def __init__(self, path: Path, gpus: int, on_step: Callable[[Step], None]) -> None:
+        super().__init__()
+        self._path = path
+        self._gpus = gpus
+        self._on_step = on_step
+        self._reading = threading.Lock()
+        self._inode = 0
+        self._offset = 0
+        self._lines = 0
+
+    def watch(self, stop: threading.Event) -> None:
+        """Start watching until ``stop`` is set; no line written after the return is missed."""
+        with self._reading:
+            self._new_lines()
+        observer = observe(self._path.parent, self)
+        threading.Thread(
+            target=_stop_later, args=(observer, stop), name="simulated-control", daemon=True
+        ).start()
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Look at the file when anything happened to it."""
+        if os.fsdecode(event.src_path) == str(self._path) or event.dest_path:
+            self.read()
+
+    def read(self) -> None:
+        """Act on the lines that are new."""
+        with self._reading:
+            for number, line in self._new_lines():
+                self._act(number, line)
+
+    def _act(self, number: int, line: str) -> None:
+        if not line.strip():
+            return
+        try:
+            step = read_line(line, self._gpus, file=self._path.name, line=number)
+        except TextInvalidError as error:
+            logger.warning("a control line is wrong and skipped", extra={"problem": str(error)})
+        else:
+            self._on_step(step)
+
+    def _new_lines(self) -> list[tuple[int, str]]:
+        try:
+            with self._path.open("rb") as file:
+                text = self._rest(file)
+        except OSError:
+            return []
+        complete = text[: text.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        lines = complete.decode(errors="replace").splitlines()
+        first = self._lines + 1
+        self._lines += len(lines)
+        return list(enumerate(lines, start=first))
+
+    def _rest(self, file: BinaryIO) -> bytes:
+        now = os.fstat(file.fileno())
+        if now.st_ino != self._inode or now.st_size < self._offset:
+            self._inode, self._offset, self._lines = now.st_ino, 0, 0
+        file.seek(self._offset)
+        return file.read()
+
+
+def observe(folder: Path, handler: FileSystemEventHandler) -> BaseObserver:
+    """Watch a folder through inotify, or by polling where its instances ran out."""
+    for kind in (Observer, PollingObserver):
+        observer: BaseObserver = kind()
+        observer.schedule(handler, str(folder))
+        try:
+            observer.start()
+        except OSError as error:
+            logger.warning("no inotify, polling instead", extra={"error": str(error)})
+        else:
+            return observer
+    raise OSError(f"cannot watch {folder}")
+
+
+def _stop_later(observer: BaseObserver, stop: threading.Event) -> None:
+    stop.wait()
+    observer.stop()
+    observer.join()
