@@ -21,6 +21,9 @@ _NOTHING_TO_LIST = frozenset(
 
 def not_ready(status: Status, now: float) -> str:
     """Why the kubelet is not served yet or any more; "" when it is, or needs nothing of us."""
+    if status.lock.held is False:
+        # A rollout waits for this pod before it ends the one that holds the lock.
+        return ""
     config = status.config
     if config.problems and not config.generation:
         return f"the config is refused and none was good before: {config.problems[0]}"

@@ -78,6 +78,16 @@ class HoldersStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockStatus:
+    """Whether this process is the one that serves; ``held`` is None before it was tried."""
+
+    held: bool | None = None
+    holder_pid: int | None = None
+    detail: str = ""
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceHealth:
     """One physical device's verdict.
 
@@ -144,6 +154,7 @@ class Status:
     config: ConfigStatus = field(default_factory=ConfigStatus)
     kubelet: KubeletStatus = field(default_factory=KubeletStatus)
     holders: HoldersStatus = field(default_factory=HoldersStatus)
+    lock: LockStatus = field(default_factory=LockStatus)
     services: Mapping[ResourceName, Service] = field(default_factory=dict)
     units: Mapping[ResourceName, UnitCounts] = field(default_factory=dict)
     devices: tuple[DeviceHealth, ...] = ()
@@ -180,6 +191,8 @@ def apply(status: Status, event: ev.Event) -> Status:  # noqa: C901 - one flat c
             status = replace(status, symptoms=_symptoms(status.symptoms, event))
         case ev.SourceFailed():
             status = replace(status, sources=_sources(status.sources, event))
+        case ev.LockChanged():
+            status = replace(status, lock=_lock(event))
         case ev.StateKept():
             status = replace(status, state_problem=event.problem)
         case ev.SeenGood() | ev.WasReset():
@@ -283,6 +296,12 @@ def _kubelet(kubelet: KubeletStatus, event: ev.KubeletChanged) -> KubeletStatus:
 def _backend(backend: BackendStatus, event: ev.BackendChanged) -> BackendStatus:
     since = backend.since if event.state is backend.state else event.at
     return BackendStatus(state=event.state, detail=event.detail, since=since)
+
+
+def _lock(event: ev.LockChanged) -> LockStatus:
+    return LockStatus(
+        held=event.held, holder_pid=event.holder_pid, detail=event.detail, since=event.at
+    )
 
 
 def _symptoms(
