@@ -1,4 +1,8 @@
-"""From events to log lines: one line for each change, never one for each poll."""
+"""From events to log lines: one line for each change, never one for each poll.
+
+The kubelet side and the sources log what happens on their own threads; here is what only
+the loop can tell.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -28,23 +32,12 @@ class Journal:
                 self._scan(event)
             case ev.ConfigAccepted() | ev.ConfigRefused() | ev.ConfigMissing():
                 _config(event)
-            case ev.HoldersAnswered() | ev.HoldersUnavailable():
-                self._holders(event)
             case ev.Allocated() | ev.ListSent():
                 _served(event)
-            case ev.KubeletChanged() | ev.RegistrationTried() | ev.Displaced():
-                self._kubelet(event)
-            case ev.SourceFailed():
-                logger.warning(
-                    "background work failed, it is tried again",
-                    extra={
-                        "source": event.source,
-                        "error": event.error,
-                        "retry_in": event.retry_in,
-                    },
-                )
+            case ev.StateKept():
+                _state(event)
             case _:
-                pass
+                pass  # steps of a poll, and what the thread concerned has logged itself
 
     def verdicts(self, faults: Mapping[DeviceId, Fault]) -> None:
         """Say which devices turned unhealthy or healthy since the last call."""
@@ -59,6 +52,11 @@ class Journal:
         for device in before.keys() - faults.keys():
             logger.info("device is healthy again", extra={"device": device, "was": before[device]})
         self._faults = {device: fault.kind for device, fault in faults.items()}
+
+    def waiting(self, why: str) -> None:
+        """Say what the first list waits for, when that changes."""
+        if self._changed("waiting", why) and why:
+            logger.info("the first list waits", extra={"for": why})
 
     def unmet(self, lines: tuple[str, ...]) -> None:
         """Say which config entries this node cannot meet now, when that changes."""
@@ -89,38 +87,6 @@ class Journal:
         if self._changed("problems", event.scan.problems):
             for problem in event.scan.problems:
                 logger.warning("a device did not answer", extra={"problem": problem})
-
-    def _holders(self, event: ev.HoldersAnswered | ev.HoldersUnavailable) -> None:
-        why = event.why if isinstance(event, ev.HoldersUnavailable) else ""
-        if self._changed("holders", why):
-            if why:
-                logger.warning(
-                    "PodResources does not answer: who holds what is unknown, no unit is dropped",
-                    extra={"why": why},
-                )
-            else:
-                logger.info("PodResources answers again")
-
-    def _kubelet(self, event: ev.KubeletChanged | ev.RegistrationTried | ev.Displaced) -> None:
-        match event:
-            case ev.KubeletChanged():
-                logger.info("kubelet", extra={"state": event.state, "detail": event.detail})
-            case ev.RegistrationTried(error=""):
-                logger.info(
-                    "registered with the kubelet",
-                    extra={"resource": event.resource, "endpoint": event.endpoint}
-                    | {"ms": round(event.seconds * 1000, 1)},
-                )
-            case ev.RegistrationTried():
-                logger.warning(
-                    "registration failed, it is tried again",
-                    extra={"resource": event.resource, "error": event.error},
-                )
-            case ev.Displaced():
-                logger.warning(
-                    "another plugin serves this name, or the kubelet lost us: registering anew",
-                    extra={"resource": event.resource, "detail": event.detail},
-                )
 
 
 def _config(event: ev.ConfigAccepted | ev.ConfigRefused | ev.ConfigMissing) -> None:
@@ -159,3 +125,13 @@ def _served(event: ev.Allocated | ev.ListSent) -> None:
                 extra={"resource": event.resource, "units": ",".join(event.units)}
                 | {"why": event.refused},
             )
+
+
+def _state(event: ev.StateKept) -> None:
+    if event.problem:
+        logger.warning(
+            "state cannot be written, a restart would begin without it",
+            extra={"problem": event.problem},
+        )
+    else:
+        logger.info("state is written")

@@ -46,16 +46,17 @@ def test_a_fault_is_said_when_it_comes_and_when_it_goes(log: io.StringIO) -> Non
 
 
 def test_polls_say_only_what_changed(log: io.StringIO) -> None:
-    """Scans and holders that repeat are silent; silence of PodResources is said once."""
+    """Scans that repeat are silent, and so is what is still unmet or still waited for."""
     journal = Journal()
     for _ in range(3):
-        journal.event(ev.Scanned(scan=ev.Scan(), seconds=0.1, at=1))
-        journal.event(ev.HoldersUnavailable(why="no socket", at=1))
-    journal.event(ev.HoldersAnswered(begun=1, held={}, allocatable={}, at=2))
-    messages = [str(line["message"]) for line in lines(log)]
-    assert len(messages) == 2
-    assert messages[0].startswith("PodResources does not answer")
-    assert messages[1] == "PodResources answers again"
+        journal.event(ev.Scanned(scan=ev.Scan(problems=("GPU 3: lost",)), seconds=0.1, at=1))
+        journal.unmet(("x needs y",))
+        journal.waiting("the driver")
+    assert [line["message"] for line in lines(log)] == [
+        "a device did not answer",
+        "config entry is unmet on this node",
+        "the first list waits",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +93,10 @@ def test_polls_say_only_what_changed(log: io.StringIO) -> None:
             id="allocated",
         ),
         pytest.param(
-            ev.RegistrationTried(
-                resource=ResourceName("r/x"), endpoint="e", error="no", seconds=0.1, at=1
-            ),
+            ev.StateKept(problem="disk full", at=1),
             "warning",
-            "registration failed, it is tried again",
-            id="registration",
+            "state cannot be written, a restart would begin without it",
+            id="state",
         ),
     ],
 )
