@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from dataclasses import dataclass
 
+from deviceplugin import sources
 from deviceplugin.events import Displaced, Emit, HoldersAnswered, HoldersUnavailable
 from deviceplugin.kubelet.admission import Admission
 from deviceplugin.kubelet.audit import AuditRules, AuditState, audit
@@ -21,6 +22,18 @@ from deviceplugin.published import Published
 from deviceplugin.watch.kubelet_socket import KubeletSeen, KubeletSocketWatch
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A thread's body as a source, for the guard and the restart that sources have."""
+
+    name: str
+    work: Callable[[threading.Event], None]
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        del emit
+        self.work(stop)
 
 
 class KubeletSide:
@@ -45,21 +58,20 @@ class KubeletSide:
             suspect=self._watch.suspect,
             gate=self._admission,
         )
+        self._known = False
         self._audit = AuditState()
         self._registrations: Mapping[ResourceName, Registration] = {}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Follow kubelet.sock, take the lock, and be ready to ask; returns at once."""
-        self._begin("kubelet-socket", partial(self._watch.run, self._stop))
-        self._begin("kubelet-lock", partial(self._admission.run, self._stop))
-        self._begin("kubelet-holders", partial(self._poller.run, self._stop))
+        self._begin("kubelet-socket", self._watch.run)
+        self._begin("kubelet-lock", self._admission.run)
+        self._begin("kubelet-holders", self._poller.run)
 
-    def _begin(self, name: str, body: Callable[[], None]) -> None:
-        # Daemon threads: what is given up at the end must not keep the process.
-        thread = threading.Thread(target=_guard, args=(name, body), name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _begin(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        task = _Task(name=name, work=work)
+        self._threads.append(sources.start(task, self._emit, self._stop))
 
     def serve(self, resources: Iterable[ResourceName]) -> None:
         """See that these resources are served and registered; never blocks.
@@ -71,18 +83,21 @@ class KubeletSide:
         for name in resources:
             if name not in self._registrations:
                 self._add(name)
-        if self._registrations:
-            self.watch(active=True)
+        self._poller.watch(active=self._is_holdable())
+
+    def _is_holdable(self) -> bool:
+        return self._known or bool(self._registrations)
 
     def _add(self, name: ResourceName) -> None:
-        registration = Registration(name, self._around, self._stop)
+        registration = Registration(name, self._around)
         # Replaced, not changed: other threads read it.
         self._registrations = {**self._registrations, name: registration}
         self._begin(f"register-{name}", registration.run)
 
     def watch(self, *, active: bool) -> None:
-        """Say whether a pod could hold anything of ours; ``serve`` of something says yes."""
-        self._poller.watch(active=active)
+        """Say whether a pod could hold units that are not served (yet); served ones count."""
+        self._known = active
+        self._poller.watch(active=self._is_holdable())
 
     def pace(self, *, draining: bool) -> None:
         """Say whether units wait to be given back; then holders are asked every second."""
@@ -118,10 +133,10 @@ class KubeletSide:
             self._poller.ask_now,
         ):
             wake()
-        left = [thread for thread in self._threads if not _ended(thread, deadline)]
-        for thread in left:
-            logger.warning("gave up on a thread", extra={"name_of_thread": thread.name})
-        if not left:
+        left = sources.join(self._threads, deadline - time.monotonic())
+        if left:
+            logger.warning("gave up on what did not end in time", extra={"left": " ".join(left)})
+        else:
             self._admission.release()
 
     def _audit_answer(self, answer: HoldersAnswered) -> None:
@@ -132,17 +147,3 @@ class KubeletSide:
             logger.warning("registering anew", extra={"resource": name, "detail": detail})
             self._emit(Displaced(resource=name, detail=detail, at=answer.at))
             self._registrations[name].renew()
-
-
-def _guard(name: str, body: Callable[[], None]) -> None:
-    """Say when a thread ends by an error; none of them may do so in silence."""
-    try:
-        body()
-    except Exception:
-        logger.exception("a thread of the kubelet side failed", extra={"name_of_thread": name})
-        raise
-
-
-def _ended(thread: threading.Thread, deadline: float) -> bool:
-    thread.join(max(0.0, deadline - time.monotonic()))
-    return not thread.is_alive()

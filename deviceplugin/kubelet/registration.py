@@ -73,11 +73,11 @@ class Surroundings:
 class Registration:
     """Supervises one resource; ``run`` is the body of its thread."""
 
-    def __init__(self, resource: ResourceName, around: Surroundings, stop: threading.Event) -> None:
-        """Nothing starts here. Set ``stop`` and wake ``around.kubelet`` to end ``run``."""
+    def __init__(self, resource: ResourceName, around: Surroundings) -> None:
+        """Nothing starts here."""
         self.resource = resource
         self._around = around
-        self._stop = stop
+        self._stop = threading.Event()
         self._renew = False
         self._generation: Generation | None = None
         self._backoff = _Backoff(around.options)
@@ -104,8 +104,9 @@ class Registration:
         # Stopped or wiped while we asked: not a failure.
         return problem if generation is self._generation and generation.is_intact() else ""
 
-    def run(self) -> None:
-        """Serve and register, again and again, until stopped."""
+    def run(self, stop: threading.Event) -> None:
+        """Serve and register until ``stop`` is set (and ``around.kubelet`` woken)."""
+        self._stop = stop
         # Before the kubelet is there, so that nothing slow is left to do when it comes.
         from deviceplugin.kubelet import register, server  # noqa: F401, PLC0415
 
