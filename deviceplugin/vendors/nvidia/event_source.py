@@ -1,0 +1,125 @@
+"""Waits for what the driver reports by itself: XIDs first of all."""
+
+import logging
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from deviceplugin.events import Emit
+from deviceplugin.model import Action
+from deviceplugin.sources import Backoff
+from deviceplugin.vendors.nvidia import xids
+from deviceplugin.vendors.nvidia.door import Code, EventSet, GpuEvent, Nvml, NvmlError
+from deviceplugin.vendors.nvidia.health import Health, Watched
+
+logger = logging.getLogger(__name__)
+
+_OTHERS = {
+    # The XID of the same fault follows and has its own action.
+    "dbe": (Action.EVENT, "double bit ECC error"),
+    "unavailable": (Action.RECOVER, "the driver reports the GPU as unavailable"),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class EventSource:
+    """A ``Source``: one event set, each GPU registered once, made anew after an error."""
+
+    door: Nvml
+    health: Health
+    name: str = "nvidia-events"
+    _failures: int = 0
+    _session_seen: int = 0
+    _retry_at: dict[str, float] = field(default_factory=dict)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Wait for events until ``stop`` is set."""
+        while not stop.is_set():
+            watched = self.health.watched.value
+            if not watched.uuids:
+                stop.wait(min(self.health.timing.wait, 0.25))
+                continue
+            try:
+                self._session(watched, emit, stop)
+            except NvmlError as error:
+                self._pause(error, stop)
+
+    def _session(self, watched: Watched, emit: Emit, stop: threading.Event) -> None:
+        """Use one event set until the registrations in it no longer count."""
+        if watched.session != self._session_seen:
+            self._session_seen = watched.session
+            self._retry_at.clear()
+        with closing(self.door.events(())) as events:
+            registered: set[str] = set()
+            while not stop.is_set() and self.health.watched.value.session == watched.session:
+                self._register(events, registered)
+                event = events.wait(int(self.health.timing.wait * 1000))
+                self._recovered()
+                if event:
+                    self._tell(event, emit)
+
+    def _register(self, events: EventSet, registered: set[str]) -> None:
+        now = self.health.clock()
+        for uuid in self.health.watched.value.uuids:
+            if uuid not in registered and self._retry_at.get(uuid, now) <= now:
+                self._register_one(events, uuid, registered)
+
+    def _register_one(self, events: EventSet, uuid: str, registered: set[str]) -> None:
+        # One GPU that cannot be registered takes no other's events away.
+        try:
+            events.register(uuid)
+        except NvmlError as error:
+            if error.code == Code.UNINITIALIZED:
+                raise
+            self._skip(uuid, error, registered)
+        else:
+            registered.add(uuid)
+            self._retry_at.pop(uuid, None)
+
+    def _skip(self, uuid: str, error: NvmlError, registered: set[str]) -> None:
+        again = uuid in self._retry_at
+        if error.code == Code.NOT_SUPPORTED:
+            registered.add(uuid)
+        self._retry_at[uuid] = self.health.clock() + self.health.timing.retry_gpu
+        if not again:
+            fields = {"gpu": uuid, "error": str(error)}
+            logger.warning("GPU reports no events, it is only polled", extra=fields)
+
+    def _tell(self, event: GpuEvent, emit: Emit) -> None:
+        if event.uuid is None:
+            # Whose it is will show in the poll; guessing would take a good GPU away.
+            logger.warning("event of an unknown GPU", extra={"kind": event.kind, "xid": event.xid})
+            return
+        if event.xid is not None:
+            rule = xids.rule(event.xid)
+            self.health.symptom(event.uuid, xids.kind(event.xid), rule.name, rule.action, emit)
+        elif event.kind in _OTHERS:
+            action, text = _OTHERS[event.kind]
+            self.health.symptom(event.uuid, event.kind, text, action, emit)
+        self._ask_for_recovery(event.uuid, emit)
+
+    def _ask_for_recovery(self, uuid: str, emit: Emit) -> None:
+        # At once, not at the next poll: the driver's word decides what the XID leaves open.
+        try:
+            value = self.door.recovery_action(uuid)
+        except NvmlError as error:
+            logger.debug("recovery action not read", extra={"gpu": uuid, "error": str(error)})
+            return
+        if value:
+            self.health.demanded(uuid, value, emit)
+
+    def _recovered(self) -> None:
+        if self._failures:
+            logger.info("driver events are back", extra={"failures": self._failures})
+        self._failures = 0
+        self.health.ail("events", "")
+
+    def _pause(self, error: NvmlError, stop: threading.Event) -> None:
+        """Wait before the next event set: a wait that fails at once must not become a loop."""
+        self._failures += 1
+        timing = self.health.timing
+        delay = Backoff(first=timing.first_retry, limit=timing.last_retry).delay(self._failures)
+        if self.health.ail("events", str(error)):
+            fields = {"error": str(error), "retry_in_s": delay}
+            logger.warning("driver events cannot be read", extra=fields)
+        stop.wait(delay)
