@@ -4,6 +4,7 @@ Field numbers and types as in ``api/v1beta1/api.proto``; all tags are one byte. 
 kubelet accepts 4 MiB in one message and drops the stream of a plugin that sends more.
 """
 
+import functools
 import itertools
 
 from deviceplugin.model import Device, ResourceView
@@ -24,6 +25,7 @@ def list_size(view: ResourceView) -> int:
     )
 
 
+@functools.lru_cache(maxsize=1024)
 def unit_size(id_bytes: int, *, healthy: bool, numa_node: int | None) -> int:
     """Bytes of one unit in a list, its own tag and length included."""
     health = HEALTHY if healthy else UNHEALTHY

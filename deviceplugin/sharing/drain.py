@@ -1,0 +1,161 @@
+"""From one list to the next: toward the plan, without taking a unit from anybody.
+
+Per device, since nothing of one device depends on another. The rules in order of weight:
+a held unit stays listed; a unit is Healthy under one name at most; Healthy units never
+exceed the target; the number of Healthy units never dips on the way to a larger target.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deviceplugin.inventory import Inventory
+from deviceplugin.model import DeviceId, ResourceName
+from deviceplugin.sharing.claims import Held, by_device
+from deviceplugin.sharing.fade import Moment, Row, fade
+from deviceplugin.sharing.listing import WANTED, Listing, Mark, Shelf
+from deviceplugin.sharing.plan import Plan, Target, Unmet
+from deviceplugin.sharing.survivors import survivors
+
+LEFT_OUT = "the config leaves it out"
+UNKNOWN = "no device of this node has this id"
+
+_SHOWN = 3
+"""Devices named in a line about waiting; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One device at one moment.
+
+    Attributes:
+        target: None for a device that this node does not know.
+        shelves: what is listed of it.
+        held: what pods hold of it, names included under which we list nothing.
+
+    """
+
+    device: DeviceId
+    target: Target | None
+    shelves: Mapping[ResourceName, Shelf]
+    held: Held
+    moment: Moment
+
+    def row(self, name: ResourceName) -> Row:
+        """Its units under one name."""
+        return Row(
+            name=name,
+            device=self.device,
+            shelf=self.shelves.get(name, {}),
+            held=self.held.get(name, frozenset()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The next shelves of a device, and why its new name has to wait, if it has to."""
+
+    shelves: Mapping[ResourceName, Shelf]
+    waits: str = ""
+
+
+def step(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> Listing:
+    """The next list. Pure, and a fixed point when nothing changes but ``now``."""
+    ours = dict.fromkeys([*listing.shelves, *plan.resources])
+    defaults = dict.fromkeys(each.device.resource for each in inventory.known.values())
+    held = by_device(inventory.holders.held(now), ours | defaults)
+    moment = Moment(
+        now=now,
+        holders=inventory.holders,
+        withdrawn_hold=inventory.bounds.withdrawn_hold,
+    )
+    shelves: dict[ResourceName, dict[DeviceId, Shelf]] = {name: {} for name in listing.shelves}
+    waiting: dict[tuple[Target, str], list[DeviceId]] = {}
+    for device in {**plan.targets, **listing.devices(), **held}:
+        case = Case(
+            device=device,
+            target=plan.targets.get(device),
+            shelves=listing.of_device(device),
+            held=held.get(device, {}),
+            moment=moment,
+        )
+        frozen = case.target is not None and device not in inventory.devices
+        settled = _frozen(case) if frozen else settle(case)
+        for name, shelf in settled.shelves.items():
+            if shelf and name in ours:
+                shelves.setdefault(name, {})[device] = shelf
+        if settled.waits and case.target:
+            waiting.setdefault((case.target, settled.waits), []).append(device)
+    return Listing(
+        shelves=shelves,
+        targets=plan.targets,
+        waiting=tuple(_waiting(target, why, each) for (target, why), each in waiting.items()),
+    )
+
+
+def settle(case: Case) -> Settled:
+    """The next shelves of one device that is found, or that nobody knows."""
+    names = dict.fromkeys([*case.shelves, *case.held])
+    target = case.target
+    if target is None:
+        return Settled(shelves={name: _faded(case.row(name), UNKNOWN, case) for name in names})
+    cause = f"the device is listed as {target.resource} now"
+    old = {name: _faded(case.row(name), cause, case) for name in names if name != target.resource}
+    waits = _waits(case, target, old)
+    row = case.row(target.resource)
+    new = _faded(row, waits, case) if waits else _arranged(row, target, case.moment)
+    return Settled(shelves={**old, target.resource: new}, waits=waits)
+
+
+def _arranged(row: Row, target: Target, moment: Moment) -> Shelf:
+    alive = survivors(row.shelf, row.held, target.replicas, known=moment.holders.known)
+    marks = dict.fromkeys(alive, WANTED)
+    rest = [slot for slot in row.slots() if slot not in marks]
+    marks |= fade(row, rest, LEFT_OUT, moment)
+    return row.shelf if marks == row.shelf else marks
+
+
+def _faded(row: Row, cause: str, case: Case) -> Shelf:
+    return fade(row, row.slots(), cause, case.moment)
+
+
+def _frozen(case: Case) -> Settled:
+    # A device that is not found keeps its list as it was, whatever the config says
+    # meanwhile; what pods hold of it is listed as well.
+    shelves = dict(case.shelves)
+    for name in case.held:
+        row = case.row(name)
+        unlisted = [slot for slot in sorted(row.held) if slot not in row.shelf]
+        shelves[name] = {**row.shelf, **fade(row, unlisted, LEFT_OUT, case.moment)}
+    return Settled(shelves=shelves)
+
+
+def _waits(case: Case, target: Target, old: Mapping[ResourceName, Shelf]) -> str:
+    """Why the device cannot be listed under its name yet; "" when it can."""
+    holding = sorted(name for name in old if case.held.get(name))
+    if holding:
+        return f"pods hold the device as {', '.join(holding)}"
+    left = [mark for shelf in old.values() for mark in shelf.values()]
+    if not left or _has_moved(case, target):
+        return ""
+    if not case.moment.holders.known:
+        return f"holders unknown, so it may be in use as {', '.join(sorted(old))}"
+    # An answer asked for while the old name was still Healthy proves nothing.
+    if case.moment.holders.begun > _latest(left):
+        return ""
+    return f"PodResources has yet to show it free as {', '.join(sorted(old))}"
+
+
+def _has_moved(case: Case, target: Target) -> bool:
+    return any(mark.healthy for mark in case.shelves.get(target.resource, {}).values())
+
+
+def _latest(marks: Iterable[Mark]) -> float:
+    return max(mark.since for mark in marks)
+
+
+def _waiting(target: Target, why: str, devices: list[DeviceId]) -> Unmet:
+    named = ", ".join(devices[:_SHOWN])
+    more = f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else ""
+    return Unmet(
+        where=target.where, resource=target.resource, reason=f"{named}{more} must wait: {why}"
+    )
