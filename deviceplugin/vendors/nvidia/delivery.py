@@ -89,10 +89,10 @@ class NvidiaDelivery:
             return ()
         paths = {
             path: device
-            for device in reversed(devices)
+            for device in devices
             for path in _paths(device, asked_for=self.flags.pass_device_specs is True)
         }
-        return tuple(self._device_node(path, device) for path, device in sorted(paths.items()))
+        return tuple(self._device_node(path, device) for path, device in paths.items())
 
     def _device_node(self, path: str, device: Device) -> DeviceNode:
         root = self.flags.nvidia_dev_root or self.flags.nvidia_driver_root
