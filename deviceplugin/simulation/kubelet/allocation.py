@@ -107,11 +107,11 @@ class Allocator:
             used = self.manager.allocated.setdefault(want.resource, set())
             free = self.manager.lists.healthy[want.resource] - used
             available = free - want.lent
+            choice = self._choice(want, available)  # hints come before the count
             self._check_enough(want, free)
-            choice = self._choice(want, available)
         chosen = choice.make()  # may ask the plugin: without the lock
         with self.journal.changing():
-            self.manager.allocated[want.resource] |= chosen
+            self.manager.allocated.setdefault(want.resource, set()).update(chosen)
         return chosen
 
     def _choice(self, want: Want, available: set[str]) -> Choice:

@@ -20,19 +20,22 @@ def mask(policy: Policy, listed: Nodes, usable: set[str], size: int) -> frozense
     Args:
         policy: ``none`` asks nobody to align.
         listed: every device of the resource.
-        usable: ids that are free, or held by this container already.
+        usable: ids that are free, or lent to this container.
         size: how many are asked for.
 
     Raises:
-        AlignmentError: no mask serves, or more than one node under ``single-numa-node``.
+        AlignmentError: no single node serves, under ``single-numa-node``.
 
     """
     if policy == "none" or not any(listed.values()):
         return None
-    for nodes in _masks(listed):
+    widest = 1 if policy == "single-numa-node" else None
+    for nodes in _masks(listed, widest):
         if len(aligned(listed, usable, nodes)) >= size:
-            return _allowed(policy, nodes)
-    raise AlignmentError("Resources cannot be allocated with Topology locality")
+            return nodes
+    if policy == "single-numa-node":
+        raise AlignmentError("Resources cannot be allocated with Topology locality")
+    return None
 
 
 def aligned(listed: Nodes, ids: set[str], nodes: frozenset[int]) -> set[str]:
@@ -40,14 +43,8 @@ def aligned(listed: Nodes, ids: set[str], nodes: frozenset[int]) -> set[str]:
     return {id_ for id_ in ids if nodes.intersection(listed.get(id_, ()))}
 
 
-def _masks(listed: Nodes) -> Iterator[frozenset[int]]:
+def _masks(listed: Nodes, widest: int | None) -> Iterator[frozenset[int]]:
     known = sorted({node for nodes in listed.values() for node in nodes})
-    for width in range(1, len(known) + 1):
+    for width in range(1, (widest or len(known)) + 1):
         for nodes in combinations(known, width):
             yield frozenset(nodes)
-
-
-def _allowed(policy: Policy, nodes: frozenset[int]) -> frozenset[int]:
-    if policy == "single-numa-node" and len(nodes) > 1:
-        raise AlignmentError("Resources cannot be allocated with Topology locality")
-    return nodes

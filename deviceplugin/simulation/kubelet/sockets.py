@@ -25,10 +25,8 @@ class SocketServer:
     def __init__(self, path: Path, *, threads: int, name: str) -> None:
         """Prepare; nothing listens yet."""
         self.path = path
-        self.server = grpc.server(
-            futures.ThreadPoolExecutor(threads, thread_name_prefix=name),
-            options=[("grpc.so_reuseport", 0)],
-        )
+        self._pool = futures.ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self.server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
         self._alias = tempfile.TemporaryDirectory(prefix="dpk")
         self._link = Path(self._alias.name, "d")
 
@@ -48,4 +46,5 @@ class SocketServer:
         """Break every call and stop listening; the socket file stays."""
         self._link.unlink(missing_ok=True)
         self.server.stop(None).wait(timeout=5)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._alias.cleanup()

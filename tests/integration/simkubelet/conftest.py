@@ -38,18 +38,19 @@ class RawPlugin(api_pb2_grpc.DevicePluginServicer):
         self.calls: list[tuple[str, Any]] = []
         self.streams: list[tuple[str, queue.Queue[list[api_pb2.Device] | None]]] = []
         self.ended: list[str] = []
-        self._servers: dict[str, grpc.Server] = {}
+        self._servers: dict[str, tuple[grpc.Server, futures.ThreadPoolExecutor]] = {}
         self._lock = threading.Lock()
 
     # Life
 
     def serve(self, name: str) -> str:
         """Listen on a socket of that name."""
-        server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        pool = futures.ThreadPoolExecutor(16)
+        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         api_pb2_grpc.add_DevicePluginServicer_to_server(_Endpoint(self, name), server)
         server.add_insecure_port(f"unix:{self.folder / name}")
         server.start()
-        self._servers[name] = server
+        self._servers[name] = (server, pool)
         return name
 
     def register(self, name: str, version: str = "v1beta1", timeout: float = 5.0) -> str:
@@ -74,7 +75,9 @@ class RawPlugin(api_pb2_grpc.DevicePluginServicer):
     def stop(self, name: str) -> None:
         """Stop serving on a socket."""
         self.end_streams(name)
-        self._servers.pop(name).stop(None).wait(5)
+        server, pool = self._servers.pop(name)
+        server.stop(None).wait(5)
+        pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
         """Stop everything."""
