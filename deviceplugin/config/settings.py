@@ -77,6 +77,7 @@ class RunSettings:
     driver_root: Path | None
     nvml_library: Path | None
     simulate: str
+    simulate_control: Path | None
     take_over: bool
     metrics_address: str
     log_format: str
@@ -95,6 +96,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="MACHINE",
         help="serve a simulated machine (a shipped name or a YAML file) instead of hardware;"
         " containers get /dev/null in place of each device node",
+    )
+    how.add_argument(
+        "--simulate-control",
+        metavar="FILE",
+        help="with --simulate: steps of a timeline appended to it, as {xid: 79, gpu: 3}, happen at"
+        " once",
     )
     how.add_argument(
         "--take-over",
@@ -169,6 +176,7 @@ def run_settings(
         driver_root=look.optional_path("driver-root"),
         nvml_library=look.optional_path("nvml-library"),
         simulate=look.text("simulate", ""),
+        simulate_control=look.optional_path("simulate-control"),
         take_over=look.truth("take-over"),
         metrics_address=look.text("metrics-address", default_address),
         log_format=look.choice("log-format", "text", ("text", "json")),

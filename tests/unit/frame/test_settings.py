@@ -57,6 +57,7 @@ def test_the_pod_resources_socket_follows_the_plugin_folder() -> None:
         pytest.param("--driver-root", "/a", "driver_root", id="driver-root"),
         pytest.param("--nvml-library", "/a", "nvml_library", id="nvml-library"),
         pytest.param("--simulate", "l4x1", "simulate", id="simulate"),
+        pytest.param("--simulate-control", "/a", "simulate_control", id="simulate-control"),
         pytest.param("--metrics-address", "127.0.0.1:0", "metrics_address", id="metrics-address"),
         pytest.param("--log-format", "json", "log_format", id="log-format"),
         pytest.param("--log-level", "debug", "log_level", id="log-level"),
