@@ -39,10 +39,7 @@ class ControlFile(FileSystemEventHandler):
         """Start watching until ``stop`` is set; no line written after the return is missed."""
         with self._reading:
             self._new_lines()
-        observer = observe(self._path.parent, self)
-        threading.Thread(
-            target=_stop_later, args=(observer, stop), name="simulated-control", daemon=True
-        ).start()
+        observe(self._path.parent, self, stop)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Look at the file when anything happened to it."""
@@ -86,21 +83,28 @@ class ControlFile(FileSystemEventHandler):
         return file.read()
 
 
-def observe(folder: Path, handler: FileSystemEventHandler) -> BaseObserver:
-    """Watch a folder through inotify, or by polling where its instances ran out."""
-    for kind in (Observer, PollingObserver):
-        observer: BaseObserver = kind()
-        observer.schedule(handler, str(folder))
-        try:
-            observer.start()
-        except OSError as error:
-            logger.warning("no inotify, polling instead", extra={"error": str(error)})
-        else:
-            return observer
-    raise OSError(f"cannot watch {folder}")
+def observe(folder: Path, handler: FileSystemEventHandler, stop: threading.Event) -> None:
+    """Watch a folder until ``stop`` is set, by polling where inotify instances ran out."""
+    observer = _started(Observer(), handler, folder) or _started(PollingObserver(), handler, folder)
+    threading.Thread(
+        target=_stop_later, args=(observer, stop), name="watch-end", daemon=True
+    ).start()
 
 
-def _stop_later(observer: BaseObserver, stop: threading.Event) -> None:
+def _started(
+    observer: BaseObserver, handler: FileSystemEventHandler, folder: Path
+) -> BaseObserver | None:
+    observer.schedule(handler, str(folder))
+    try:
+        observer.start()
+    except OSError as error:
+        logger.warning("no inotify, polling instead", extra={"error": str(error)})
+        return None
+    return observer
+
+
+def _stop_later(observer: BaseObserver | None, stop: threading.Event) -> None:
     stop.wait()
-    observer.stop()
-    observer.join()
+    if observer is not None:
+        observer.stop()
+        observer.join()

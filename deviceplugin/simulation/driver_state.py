@@ -1,9 +1,13 @@
 """What a simulated NVIDIA driver is like at one moment, and how a step changes it. Pure."""
 
+import math
 from dataclasses import dataclass, replace
 
 from deviceplugin.simulation.timeline import Step, Verb
 from deviceplugin.vendors.nvidia.door import Code
+
+RESET_SECONDS = 2.0
+"""A GPU that is being reset is lost for so long; longer than between two polls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,14 +16,20 @@ class Ailment:
 
     Attributes:
         error: NVML code that each call fails with; None for none.
+        error_until: the error ends by itself then, on the machine's clock.
         hung_until: calls hang until then, on the machine's clock; 0 for not at all.
         latency: seconds that each call takes.
 
     """
 
     error: int | None = None
+    error_until: float = math.inf
     hung_until: float = 0.0
     latency: float = 0.0
+
+    def error_at(self, now: float) -> int | None:
+        """Return the error that a call has at a time."""
+        return self.error if now < self.error_until else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +76,7 @@ def after(state: DriverState, step: Step, now: float) -> tuple[DriverState, tupl
         case Verb.RECOVER if step.gpu is None:
             healed = tuple(replace(gpu, ailment=Ailment(), recovery=0) for gpu in state.gpus)
             return replace(state, gpus=healed, ailment=Ailment()), ()
-    return _one_gpu(state, step)
+    return _one_gpu(state, step, now)
 
 
 def _driver(state: DriverState, word: str) -> DriverState:
@@ -89,10 +99,10 @@ def _worse(ailment: Ailment, step: Step, now: float) -> Ailment:
     if step.verb is Verb.LATENCY:
         return replace(ailment, latency=step.number / 1000)
     code = Code.GPU_IS_LOST if step.verb is Verb.LOST else int(step.number)
-    return replace(ailment, error=code)
+    return replace(ailment, error=code, error_until=math.inf)
 
 
-def _one_gpu(state: DriverState, step: Step) -> tuple[DriverState, tuple[Notice, ...]]:
+def _one_gpu(state: DriverState, step: Step, now: float) -> tuple[DriverState, tuple[Notice, ...]]:
     index = step.gpu or 0
     gpu = state.gpus[index]
     match step.verb:
@@ -102,8 +112,8 @@ def _one_gpu(state: DriverState, step: Step) -> tuple[DriverState, tuple[Notice,
             asking = replace(gpu, recovery=int(step.number))
             return _with(state, index, asking), (Notice(gpu=index, kind="recovery-action"),)
         case Verb.RESET:
-            fresh = replace(gpu, recovery=0, ailment=Ailment())
-            return _with(state, index, fresh), (Notice(gpu=index, kind="recovery-action"),)
+            away = Ailment(error=Code.GPU_IS_LOST, error_until=now + RESET_SECONDS)
+            return _with(state, index, replace(gpu, recovery=0, ailment=away)), ()
         case Verb.RECOVER:
             return _with(state, index, replace(gpu, recovery=0, ailment=Ailment())), ()
         case Verb.UNPLUG:

@@ -119,14 +119,14 @@ class GpuDriver:
     def _broken(self) -> bool:
         ailment = self._state.ailment
         hung = ailment.hung_until > self._clock()
-        return hung or ailment.error is not None or not self.is_open
+        return hung or ailment.error_at(self._clock()) is not None or not self.is_open
 
     def _suffer(self, name: str, ailment: Callable[[], Ailment]) -> None:
         """Take as long and fail as the ailment says; it may change while the call hangs."""
         start = self._clock()
         while (left := self._left(ailment(), start)) > 0:
             self._changed.wait(left)
-        error = ailment().error
+        error = ailment().error_at(self._clock())
         if error is not None:
             raise nvml_error(error, name)
 

@@ -215,3 +215,34 @@ def made_up_uuid(machine: str, index: int) -> str:
 def made_up_address(index: int) -> str:
     """Return the PCI address of a GPU whose file gives none."""
     return f"0000:{0x10 + 3 * index:02x}:00.0"
+
+
+def demo_text(text: str, name: str) -> str:
+    """Return a valid machine's text with its demo's timeline added to its own.
+
+    Works on nodes, not on values: a PCI address looks like a number to YAML.
+    """
+    node = yaml.compose(text, Loader=yaml.SafeLoader) or _mapping([])
+    pairs = dict(_pairs(node))
+    demo = dict(_pairs(pairs.pop("demo", None)))
+    steps = [*_elements(pairs.pop("timeline", None)), *_elements(demo.get("timeline"))]
+    pairs["name"] = _scalar(name)
+    pairs["timeline"] = yaml.SequenceNode("tag:yaml.org,2002:seq", steps)
+    merged = _mapping([(_scalar(key), value) for key, value in pairs.items()])
+    return str(yaml.serialize(merged, Dumper=yaml.SafeDumper))
+
+
+def _pairs(node: yaml.Node | None) -> list[tuple[str, yaml.Node]]:
+    return [(key.value, value) for key, value in node.value] if node else []
+
+
+def _elements(node: yaml.Node | None) -> list[yaml.Node]:
+    return list(node.value) if node else []
+
+
+def _scalar(text: str) -> yaml.Node:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text)
+
+
+def _mapping(pairs: list[tuple[yaml.Node, yaml.Node]]) -> yaml.Node:
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs)

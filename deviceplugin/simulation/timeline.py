@@ -9,7 +9,7 @@ A step is a mapping with one verb, in a machine file's ``timeline`` or in a cont
     {at: 20, latency: 30, gpu: 3}    calls that touch GPU 3 take 30 ms; without gpu: all calls
     {at: 20, recovery: reset, gpu: 3}   the driver asks for a reset (none, reboot, …)
     {at: 40, recover: 3}             GPU 3 is as good as new, without a reset; also `recover: all`
-    {at: 40, reset: 3}               the same through a reset, which the driver shows
+    {at: 40, reset: 3}               the same through a reset: lost for 2 s, then good
     {at: 20, unplug: 3}              GPU 3 leaves the PCI bus; `plug: 3` brings it back
     {at: 20, driver: gone}           the driver is unloaded; `back`, or `mismatch`
 

@@ -1,0 +1,166 @@
+"""The live view of a simulated node: lines of text that fit the terminal."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from deviceplugin.simulation.facts import Happening
+from deviceplugin.simulation.view import DeviceRow, NodeView
+
+_GLYPHS = {"u": ("●", "cyan"), "f": ("○", "green"), "x": ("✗", "bold red")}
+_ASCII = {"u": "#", "f": "o", "x": "x"}
+_WIDE_UNITS = 8  # more units of one device are counted instead of drawn
+_MOST_PODS = 5
+_FEWEST_HAPPENINGS = 3
+_MOST_HAPPENINGS = 12
+
+_FRAME = 0.1  # seconds between two drawings at least
+_TICK = 1.0  # and at most
+
+Lines = list[Text]
+
+
+class LiveReporter:
+    """Draws the whole view anew, in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, screen=True, auto_refresh=False)
+        self._drawn = 0.0
+        self._changed = True
+
+    def start(self) -> None:
+        """Take the screen."""
+        self._live.start()
+
+    def tell(self, happening: Happening) -> None:
+        """Have it drawn soon; print it when the screen is given back already."""
+        self._changed = True
+        if not self._live.is_started:
+            self._console.print(happening.text, highlight=False)
+
+    def draw(self, look: Callable[[], NodeView]) -> None:
+        """Draw when something changed or the clock has to move on."""
+        now = time.monotonic()
+        if now - self._drawn >= (_FRAME if self._changed else _TICK):
+            self._live.update(self._fitting(look()), refresh=True)
+            self._drawn, self._changed = now, False
+
+    def stop(self) -> None:
+        """Give the screen back."""
+        self._live.stop()
+
+    def _fitting(self, view: NodeView) -> Group:
+        size = self._console.size
+        return Group(*draw(view, size.width, size.height, ascii_only=self._is_ascii()))
+
+    def _is_ascii(self) -> bool:
+        return self._console.options.ascii_only
+
+
+def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -> Lines:
+    """Draw a view in at most ``height`` lines, none longer than ``width``."""
+    above = [*_head(view), *_resources(view), *_devices(view.devices, width, ascii_only=ascii_only)]
+    pods = list(_pods(view))
+    below = [Text(), _latencies(view)]
+    room = height - len(above) - len(pods) - len(below) - 2
+    shown = max(_FEWEST_HAPPENINGS, min(_MOST_HAPPENINGS, room))
+    lines = [*above, *pods, *_happenings(view, shown), *below]
+    for line in lines:
+        line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
+    return lines[:height]
+
+
+def _head(view: NodeView) -> Iterator[Text]:
+    minutes, seconds = divmod(int(view.elapsed), 60)
+    yield Text.assemble(
+        ("deviceplugin simulate", "bold"), f"  machine {view.machine}  {minutes}:{seconds:02}"
+    )
+    yield Text.assemble("Edit ", (view.config, "bold"))
+    yield Text("and save it: replicas: 4, say, and watch. Ctrl-C ends.", style="dim")
+
+
+def _resources(view: NodeView) -> Iterator[Text]:
+    yield Text()
+    wide = max([len(row.name) for row in view.resources], default=0)
+    wide = max(wide, len("resource"))
+    head = f"{'resource':<{wide}} {'capacity':>9} {'allocatable':>12} {'in use':>7}"
+    yield Text(head, style="bold")
+    if not view.resources:
+        yield Text("nothing registered", style="dim")
+    for row in view.resources:
+        line = Text(f"{row.name:<{wide}} {row.capacity:>9} {row.allocatable:>12} {row.used:>7}")
+        if row.note:
+            line.append(f"  {row.note}", style="yellow")
+        yield line
+
+
+def _devices(rows: Sequence[DeviceRow], width: int, *, ascii_only: bool) -> Iterator[Text]:
+    if not rows:
+        return
+    yield Text()
+    cells = [_cell(row, ascii_only=ascii_only) for row in rows]
+    wide = max(cell.cell_len for cell in cells) + 3
+    columns = max(1, (width + 3) // wide)
+    for start in range(0, len(cells), columns):
+        line = Text()
+        for cell in cells[start : start + columns]:
+            line.append_text(cell)
+            line.append(" " * (wide - cell.cell_len))
+        line.rstrip()
+        yield line
+    yield _legend(ascii_only=ascii_only)
+    for row in rows:
+        if row.reason:
+            yield Text.assemble((f"{row.name} unhealthy: ", "bold red"), row.reason)
+
+
+def _cell(row: DeviceRow, *, ascii_only: bool) -> Text:
+    cell = Text(f"{row.name} ")
+    if len(row.units) > _WIDE_UNITS:
+        healthy = len(row.units) - row.units.count("x")
+        style = "red" if healthy < len(row.units) else ""
+        return cell.append(f"{row.units.count('u')}/{healthy}/{len(row.units)}", style=style)
+    for unit in row.units:
+        glyph, style = _GLYPHS[unit]
+        cell.append(_ASCII[unit] if ascii_only else glyph, style=style)
+    return cell
+
+
+def _legend(*, ascii_only: bool) -> Text:
+    used, free, bad = (_ASCII[u] if ascii_only else _GLYPHS[u][0] for u in "ufx")
+    text = f"{used} in use  {free} free  {bad} unhealthy  (many: in use/healthy/all)"
+    return Text(text, style="dim")
+
+
+def _pods(view: NodeView) -> Iterator[Text]:
+    yield Text()
+    yield Text("pods", style="bold")
+    if not view.pods:
+        yield Text("none", style="dim")
+    for row in view.pods[:_MOST_PODS]:
+        yield Text.assemble((f"{row.name:<12} ", "cyan"), row.holds)
+    if len(view.pods) > _MOST_PODS:
+        yield Text(f"and {len(view.pods) - _MOST_PODS} more", style="dim")
+
+
+def _happenings(view: NodeView, most: int) -> Iterator[Text]:
+    yield Text()
+    yield Text("events", style="bold")
+    for happening in view.happenings[-most:]:
+        style = "red" if happening.bad else ""
+        at = f"{happening.at - view.began:7.2f}s "
+        yield Text.assemble((at, "dim"), (happening.text, style))
+
+
+def _latencies(view: NodeView) -> Text:
+    latencies = view.latencies
+    parts = []
+    if latencies.admission is not None:
+        parts.append(f"pod admission {latencies.admission:.1f} ms (p50 of {latencies.admissions})")
+    if latencies.edit is not None:
+        parts.append(f"edit to new list {latencies.edit:.0f} ms")
+    return Text(", ".join(parts) or "no latencies yet", style="bold")

@@ -1,0 +1,182 @@
+"""Turns facts about a node into the lines of its story; says nothing twice."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from deviceplugin.simulation.facts import (
+    Edited,
+    Exited,
+    Fact,
+    Happening,
+    LogLine,
+    PodAdmitted,
+    Scraped,
+)
+from deviceplugin.simulation.kubelet import Change, ChangeKind
+from deviceplugin.simulation.names import Names
+
+logger = logging.getLogger(__name__)
+
+EDIT_SECONDS = 3.0
+"""A list so long after an edit counts as its outcome, the first one of each resource."""
+
+_TOLD_OTHERWISE = frozenset({"list sent", "allocated"})
+_KUBELET_KINDS = {
+    ChangeKind.STARTED: "kubelet started",
+    ChangeKind.STOPPED: "kubelet stopped",
+    ChangeKind.CRASHED: "kubelet crashed",
+    ChangeKind.REGISTERED: "registered",
+    ChangeKind.REFUSED: "registration refused",
+    ChangeKind.DROPPED: "dropped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The newest list of a resource."""
+
+    ids: frozenset[str] = frozenset()
+    healthy: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class Narrator:
+    """Remembers just enough to tell what each fact changed.
+
+    Attributes:
+        list_ms: milliseconds from the last edit to the first new list.
+
+    """
+
+    names: Names
+    list_ms: float | None = None
+    _listed: dict[str, Listed] = field(default_factory=dict)
+    _edited: float | None = None
+    _answered: set[str] = field(default_factory=set)
+
+    def tell(self, fact: Fact) -> Iterator[Happening]:
+        """Return what a fact is worth telling."""
+        match fact:
+            case Edited(at=at):
+                self._edited = at
+                self._answered.clear()
+            case Change(kind=ChangeKind.LIST):
+                yield from self._list(fact)
+            case Change():
+                yield from self._kubelet(fact)
+            case LogLine():
+                yield from self._log(fact)
+            case PodAdmitted():
+                yield self._admitted(fact)
+            case Exited():
+                yield self._exited(fact)
+            case Scraped():
+                pass
+
+    def _list(self, change: Change) -> Iterator[Happening]:
+        before = self._listed.get(change.resource, Listed())
+        now = Listed(ids=change.ids, healthy=change.healthy)
+        if now == before:
+            return
+        self._listed[change.resource] = now
+        fields = {
+            "resource": change.resource,
+            "capacity": len(now.ids),
+            "allocatable": len(now.healthy),
+        }
+        text = f"{change.resource}: {_from_to(before, now)}"
+        milliseconds = self._since_edit(change)
+        if milliseconds is not None:
+            text += f", {milliseconds:.0f} ms after the edit"
+            fields["after_edit_ms"] = round(milliseconds, 1)
+        worse = len(now.healthy) < len(before.healthy)
+        yield Happening(event="list", text=text, bad=worse, fields=fields, at=change.at)
+
+    def _since_edit(self, change: Change) -> float | None:
+        edited = self._edited
+        if edited is None or change.resource in self._answered:
+            return None
+        if not 0 <= change.at - edited <= EDIT_SECONDS:
+            return None
+        milliseconds = (change.at - edited) * 1000
+        if not self._answered:
+            self.list_ms = milliseconds
+        self._answered.add(change.resource)
+        return milliseconds
+
+    def _kubelet(self, change: Change) -> Iterator[Happening]:
+        if change.kind is ChangeKind.REMOVED:
+            yield Happening(
+                event="pod",
+                text=f"pod {change.pod} ended",
+                fields={"pod": change.pod},
+                at=change.at,
+            )
+        words = _KUBELET_KINDS.get(change.kind)
+        if words is None:
+            return
+        parts = [words, change.resource, change.detail]
+        yield Happening(
+            event="kubelet",
+            text=" ".join(part for part in parts if part),
+            bad=change.kind in (ChangeKind.CRASHED, ChangeKind.REFUSED),
+            fields={"what": change.kind.value, "resource": change.resource},
+            at=change.at,
+        )
+
+    def _admitted(self, fact: PodAdmitted) -> Happening:
+        admission = fact.admission
+        fields: dict[str, object] = {"pod": admission.pod.name, "admitted": admission.admitted}
+        if not admission.admitted:
+            why = f"{admission.reason}: {admission.message}"
+            text = f"pod {admission.pod.name} refused, {why}"
+            return Happening(event="pod", text=text, bad=True, fields={**fields, "why": why})
+        units = [
+            unit
+            for resources in admission.devices.values()
+            for given in resources.values()
+            for unit in given
+        ]
+        milliseconds = admission.seconds * 1000
+        text = f"pod {admission.pod.name} got {self.names.listed(units)} in {milliseconds:.1f} ms"
+        fields |= {"units": units, "ms": round(milliseconds, 2)}
+        return Happening(event="pod", text=text, fields=fields)
+
+    def _exited(self, fact: Exited) -> Happening:
+        last = "".join(f"\n    {sentence(line)}" for line in fact.last)
+        text = f"the daemon ended with code {fact.code}, its last log lines:{last or ' none'}"
+        fields = {"code": fact.code, "last": [sentence(line) for line in fact.last]}
+        return Happening(event="daemon", text=text, bad=True, fields=fields)
+
+    def _log(self, line: LogLine) -> Iterator[Happening]:
+        if line.message in _TOLD_OTHERWISE:
+            return
+        text = self.names.shorten(sentence(line))
+        yield Happening(
+            event="config" if line.message.startswith("config") else "daemon",
+            text=text,
+            bad=line.level in ("warning", "error"),
+            fields={"level": line.level, "message": line.message, **line.fields},
+        )
+
+
+def sentence(line: LogLine) -> str:
+    """Return a log line as people read it."""
+    match line.message:
+        case "simulated":
+            return f"the machine: {line.fields.get('step', '')}"
+        case "serving metrics and probes":
+            return f"metrics on port {line.fields.get('port', '')}"
+    values = " ".join(f"{key}={value}" for key, value in line.fields.items() if value != "")
+    return f"{line.message} {values}".strip()
+
+
+def _from_to(before: Listed, now: Listed) -> str:
+    capacity = _step("capacity", len(before.ids), len(now.ids))
+    allocatable = _step("allocatable", len(before.healthy), len(now.healthy))
+    return f"{capacity}, {allocatable}"
+
+
+def _step(name: str, before: int, now: int) -> str:
+    return f"{name} {now}" if before == now else f"{name} {before} → {now}"

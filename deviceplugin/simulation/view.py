@@ -1,0 +1,168 @@
+"""All that the live view shows, as one frozen value."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import median
+
+from deviceplugin.simulation.demo_pods import held_units
+from deviceplugin.simulation.facts import Happening, Scraped
+from deviceplugin.simulation.kubelet import SimulatedKubelet
+from deviceplugin.simulation.names import Names
+
+KEPT_HAPPENINGS = 50
+KEPT_LATENCIES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRow:
+    """A resource as the node shows it; ``note`` counts units by state where not all is well."""
+
+    name: str
+    capacity: int
+    allocatable: int
+    used: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A physical device.
+
+    Attributes:
+        units: one letter each, in order: ``u`` used, ``f`` free, ``x`` unhealthy.
+        reason: why it is unhealthy; "" when it is not.
+
+    """
+
+    name: str
+    units: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRow:
+    """A pod and what it holds."""
+
+    name: str
+    holds: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Milliseconds; None for not yet measured."""
+
+    admission: float | None = None
+    admissions: int = 0
+    edit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node at one moment."""
+
+    machine: str
+    config: str
+    elapsed: float
+    resources: tuple[ResourceRow, ...] = ()
+    devices: tuple[DeviceRow, ...] = ()
+    pods: tuple[PodRow, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    latencies: Latencies = Latencies()
+    began: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What the view keeps of the past; written by the node's loop alone."""
+
+    began: float
+    scraped: Scraped = field(default_factory=Scraped)
+    happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
+    admissions: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))
+    admitted: int = 0
+    edit: float | None = None
+
+    def admission(self, milliseconds: float) -> None:
+        """Note how long an admission took."""
+        self.admissions.append(milliseconds)
+        self.admitted += 1
+
+    def latencies(self) -> Latencies:
+        """Sum up."""
+        middle = median(self.admissions) if self.admissions else None
+        return Latencies(admission=middle, admissions=self.admitted, edit=self.edit)
+
+
+def look(
+    kubelet: SimulatedKubelet,
+    names: Names,
+    memory: Memory,
+    *,
+    machine: str,
+    config: str,
+) -> NodeView:
+    """Look at a node."""
+    held = held_units(kubelet)
+    health = {resource: kubelet.devices(resource) for resource in sorted(kubelet.capacity())}
+    return NodeView(
+        machine=machine,
+        config=config,
+        elapsed=time.monotonic() - memory.began,
+        resources=tuple(_resources(kubelet, held, memory.scraped)),
+        devices=tuple(devices(health, held, names, memory.scraped.reasons)),
+        pods=tuple(_pods(kubelet, names)),
+        happenings=tuple(memory.happenings),
+        latencies=memory.latencies(),
+        began=memory.began,
+    )
+
+
+def _resources(
+    kubelet: SimulatedKubelet, held: Mapping[str, frozenset[str]], scraped: Scraped
+) -> Iterable[ResourceRow]:
+    allocatable = kubelet.allocatable()
+    for resource, capacity in sorted(kubelet.capacity().items()):
+        states = scraped.states.get(resource, {})
+        ill = {state: count for state, count in states.items() if state != "healthy"}
+        yield ResourceRow(
+            name=resource,
+            capacity=capacity,
+            allocatable=allocatable.get(resource, 0),
+            used=len(held.get(resource, ())),
+            note=", ".join(f"{count} {state}" for state, count in sorted(ill.items())),
+        )
+
+
+def devices(
+    health: Mapping[str, Mapping[str, str]],
+    held: Mapping[str, frozenset[str]],
+    names: Names,
+    reasons: Mapping[str, str],
+) -> Iterable[DeviceRow]:
+    """Sort the units of all resources by physical device."""
+    used = frozenset().union(*held.values())
+    state = {unit: word for units in health.values() for unit, word in units.items()}
+    # An id may be listed under two resources for a while: healthy in one of them is healthy.
+    state |= {u: w for units in health.values() for u, w in units.items() if w == "Healthy"}
+    order = names.in_order(state)
+    for name, units in groupby(order, key=names.device):
+        mine = list(units)
+        letters = "".join(_letter(state[unit], used=unit in used) for unit in mine)
+        device = mine[0].partition("::")[0]
+        yield DeviceRow(name=name, units=letters, reason=reasons.get(device, ""))
+
+
+def _letter(health: str, *, used: bool) -> str:
+    if health != "Healthy":
+        return "x"
+    return "u" if used else "f"
+
+
+def _pods(kubelet: SimulatedKubelet, names: Names) -> Iterable[PodRow]:
+    for pod, containers in kubelet.pods().items():
+        for resources in containers.values():
+            for resource, units in resources.items():
+                yield PodRow(name=pod, holds=f"{resource}: {names.listed(units)}")
