@@ -338,3 +338,40 @@ def test_pre_start(kubelet: SimulatedKubelet, plugin: Any) -> None:
     assert kubelet.wait(lambda: kubelet.allocatable() == {GPU: 0})
     with pytest.raises(ContainerStartError, match="has been stopped"):
         kubelet.start_container("a")
+
+
+def test_start_without_an_entry_allocates(ready: SimulatedKubelet, plugin: Any) -> None:
+    """A container the kubelet forgot is allocated for at its start, or fails to start."""
+    ready.admit(_gpus("a", 8))
+    ready.stop()
+    (ready.plugin_dir / "kubelet_internal_checkpoint").unlink()
+    ready.start()
+    plugin.up("b.sock")
+    assert ready.wait(lambda: ready.allocatable() == {GPU: 8})
+    plugin.answers["allocate"] = _raise("not now")
+    with pytest.raises(ContainerStartError, match="not now"):
+        ready.start_container("a")
+    plugin.answers.clear()
+    assert len(ready.start_container("a").env["IDS"].split(",")) == 8
+
+
+def test_start_of_nothing(ready: SimulatedKubelet) -> None:
+    """A pod or container that is not there is a mistake of the caller."""
+    ready.admit(_gpus("a"))
+    with pytest.raises(KeyError):
+        ready.start_container("b")
+    with pytest.raises(KeyError):
+        ready.start_container("a", "other")
+
+
+def test_dropped_resource_with_holders_is_unregistered(boot: Any, era: str, plugin: Any) -> None:
+    """After the grace a resource that was ever allocated is refused by the device manager."""
+    now = [0.0]
+    kubelet = boot(era=era, clock=lambda: now[0], grace=300.0)
+    plugin.up("a.sock")
+    assert kubelet.wait(lambda: kubelet.allocatable() == {GPU: 8})
+    kubelet.admit(_gpus("a"))
+    plugin.stop("a.sock")
+    assert kubelet.wait(lambda: kubelet.allocatable() == {GPU: 0})
+    now[0] = 301.0
+    assert "unregistered" in kubelet.admit(_gpus("b")).message

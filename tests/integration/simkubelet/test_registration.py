@@ -1,6 +1,7 @@
 """What the simulated kubelet checks and does inside Register."""
 
 import threading
+import time
 from typing import Any
 
 import grpc
@@ -119,3 +120,18 @@ def test_dead_kubelet(kubelet: SimulatedKubelet, plugin: Any, seconds: float) ->
     plugin.serve("a.sock")
     error = plugin.register("a.sock", timeout=seconds)
     assert error.startswith((grpc.StatusCode.UNAVAILABLE.name, "DEADLINE_EXCEEDED"))
+
+
+def test_death_during_a_dial_back(boot: Any, plugin: Any) -> None:
+    """A kubelet that dies while it dials a plugin back does not wait for the dial to end."""
+    kubelet = boot(dial_seconds=30.0)
+    waiting = threading.Thread(target=plugin.register, args=("nobody.sock",))
+    waiting.start()
+    assert kubelet.wait(lambda: bool(kubelet._process and kubelet._process.manager._plugins))
+    began = time.monotonic()
+    kubelet.stop()
+    waiting.join(5)
+    assert time.monotonic() - began < 5
+    assert kubelet.wait(
+        lambda: not any(each.name.startswith("kubelet-register") for each in threading.enumerate())
+    )
