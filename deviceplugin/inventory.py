@@ -30,11 +30,14 @@ class Bounds:
             the kubelet may have chosen it just before.
         restart_hold: a unit held before a kubelet restart counts as held so long,
             unless the new kubelet listed it and then dropped it.
+        recovery_hold: a fault that clears by itself clears after being good so long
+            (``state.restore`` hands it to the faults; see ``faults.Recovery``).
 
     """
 
     withdrawn_hold: float = 30.0
     restart_hold: float = 600.0
+    recovery_hold: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

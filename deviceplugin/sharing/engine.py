@@ -11,6 +11,9 @@ from deviceplugin.sharing.listing import Listing
 from deviceplugin.sharing.plan import Unmet, plan
 from deviceplugin.sharing.views import Deliver, views
 
+NOTHING = Listing()
+"""Before the first list."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

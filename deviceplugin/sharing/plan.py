@@ -37,6 +37,9 @@ class Unmet:
     resource: str
     reason: str
 
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.where, self.resource, self.reason)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
