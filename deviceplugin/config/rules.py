@@ -96,7 +96,7 @@ class Problem:
     """One thing wrong with a config's text; ``str()`` is the line people read.
 
     Attributes:
-        file, line: where, lines counted from 1.
+        file, line: where, lines counted from 1; 0 where there are none (a variable, a folder).
         path: the key's path, ``sharing.timeSlicing.resources[0].replicas``; "" for the document.
         found: what stands there, shortened.
         remedy: what to write instead.
@@ -110,6 +110,6 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}"
+        where = f"{self.file}:{self.line}" if self.line else self.file
         key = f" {self.path}:" if self.path else ""
         return f"{where}:{key} found {self.found}; {self.remedy}"
