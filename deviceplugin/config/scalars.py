@@ -72,9 +72,18 @@ def shown(value: object) -> str:
         case Mapping():
             return "a mapping" if value else "an empty mapping"
         case Sequence():
-            return "a list" if value else "an empty list"
+            return _list(value)
         case _:
             return _short(str(value))
+
+
+def _list(items: Sequence[object]) -> str:
+    if not items:
+        return "an empty list"
+    few = 4
+    if len(items) > few or any(isinstance(item, Mapping | list | tuple) for item in items):
+        return f"a list of {len(items):,}"
+    return _short(f"the list [{', '.join(shown(item) for item in items)}]")
 
 
 def _short(text: str) -> str:

@@ -31,6 +31,9 @@ from deviceplugin.model import Policy
 MAX_REPLICAS = 65_536
 """Beyond this no list of one GPU fits the kubelet's message limit anyway."""
 
+MAX_ENTRIES = 256
+"""Of ``resources``: far more than a node has devices to tell apart."""
+
 
 class Block(BaseModel):
     """A mapping of the file: unknown keys are refused, a key without a value is absent."""
@@ -168,11 +171,13 @@ class TimeSlicing(Block):
         why="Units per device, 1 to 65,536, for every whole-device resource of the node. "
         "Default none. The short form of resources; write one of the two.",
     )
-    resources: Annotated[tuple[SharedResource, ...], Field(min_length=1)] | None = key(
+    resources: (
+        Annotated[tuple[SharedResource, ...], Field(min_length=1, max_length=MAX_ENTRIES)] | None
+    ) = key(
         default=None,
         why="What to share, one entry per resource, or several for different devices of one. "
         "Default none: nothing is shared.",
-        write="a list of entries with name and replicas",
+        write=f"a list of 1 to {MAX_ENTRIES} entries, each with name and replicas",
     )
 
 

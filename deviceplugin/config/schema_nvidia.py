@@ -147,6 +147,7 @@ class Flags(Block):
         default="none",
         why="How MIG partitions are exposed. Default none; single and mixed are not supported yet.",
         env=("MIG_STRATEGY",),
+        write="none",
     )
     fail_on_init_error: bool = key(
         default=True,
