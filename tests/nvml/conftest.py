@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin import sources
+from deviceplugin.backend import BackendOptions
+from deviceplugin.events import BackendChanged, Event, Symptom
+from deviceplugin.model import BackendState
+from deviceplugin.vendors.nvidia.calls import Limits
+from deviceplugin.vendors.nvidia.health import Health, Timing
+from deviceplugin.vendors.nvidia.nvidia_backend import NvidiaBackend
 from deviceplugin.vendors.nvidia.nvml import RealNvml
 
 SOURCE = Path(__file__).with_name("fakenvml.c")
@@ -156,3 +164,57 @@ def nvml(fake: FakeDriver) -> Iterator[RealNvml]:
     yield door
     fake.set()
     door.close()
+
+
+@dataclass(kw_only=True)
+class Rig:
+    """The vendor over the library, its threads started on demand, and what they emitted."""
+
+    backend: NvidiaBackend
+    events: list[Event] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start every source of the vendor."""
+        self.threads = [
+            sources.start(each, self.events.append, self.stop) for each in self.backend.sources()
+        ]
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        """Events of one type so far."""
+        return [event for event in tuple(self.events) if isinstance(event, kind)]
+
+    def states(self) -> list[BackendState]:
+        """States that the watchdog said, in order."""
+        return [event.state for event in self.of(BackendChanged)]
+
+    def symptoms(self) -> set[tuple[str, str]]:
+        """Device and kind of each symptom so far."""
+        return {(event.device, event.kind) for event in self.of(Symptom)}
+
+    def close(self) -> tuple[str, ...]:
+        """Stop; names of the threads that did not end."""
+        self.stop.set()
+        return sources.join(self.threads, 5.0)
+
+
+@pytest.fixture
+def timing() -> Timing:
+    """Paces a tenth of the real ones."""
+    return Timing(poll=0.1, wait=0.1, first_retry=0.1, last_retry=0.4, retry_gpu=0.2, watch=0.02)
+
+
+@pytest.fixture
+def rig(fake: FakeDriver, nvml: RealNvml, tmp_path: Path, timing: Timing) -> Iterator[Rig]:
+    """A node without sysfs and /dev: what NVML alone tells."""
+    options = BackendOptions(
+        sysfs=tmp_path / "sys", devfs=tmp_path / "dev", cdi_dirs=(tmp_path / "cdi",)
+    )
+    backend = NvidiaBackend(
+        options=options, door=nvml, health=Health(timing=timing), limits=Limits(call=0.3, attach=1)
+    )
+    rig = Rig(backend=backend)
+    yield rig
+    fake.set()
+    assert rig.close() == ()

@@ -57,6 +57,8 @@ class NvidiaBackend:
             self.door.close()
             raise self._fail(discover.unavailable(error)) from error
         if not scan.devices and not scan.bus and not self._pci:
+            # Closed, because NVML shows no GPU that was plugged in after it was opened.
+            self.door.close()
             raise self._fail(_no_devices())
         self._succeed(scan)
         return scan
