@@ -6,11 +6,14 @@ admission, for good; a list made before we know who holds what might drop an id 
 
 from dataclasses import dataclass
 
+from deviceplugin.holders import Holders
 from deviceplugin.inventory import Inventory
 from deviceplugin.model import BackendState
 
 HOLDERS_WAIT = 1.0
 """Seconds for the first PodResources answer; without one nothing is dropped, so no longer wait."""
+
+_NOT_ASKED = Holders().why
 
 _TRYING = frozenset({BackendState.STARTING, BackendState.READY})
 
@@ -29,3 +32,25 @@ class FirstList:
         if now < self.started + self.bus_wait:
             return self._hardware(inventory) or self._holders(inventory, now)
         return ""
+
+    def _hardware(self, inventory: Inventory) -> str:
+        if not inventory.scanned:
+            return self._driver(inventory)
+        missing = len(inventory.bus or ()) - len(inventory.devices)
+        if missing > 0:
+            return f"{missing} more devices that the PCI bus shows and the driver does not"
+        return ""
+
+    def _driver(self, inventory: Inventory) -> str:
+        # Without a known id there is nothing that a pod could hold, so nothing to wait for.
+        if inventory.known or inventory.backend in _TRYING:
+            return (
+                f"the driver ({inventory.backend.value}): {len(inventory.known)} devices are known"
+            )
+        return ""
+
+    def _holders(self, inventory: Inventory, now: float) -> str:
+        asked = inventory.holders.known or inventory.holders.why != _NOT_ASKED
+        if asked or not inventory.known or now > self.started + HOLDERS_WAIT:
+            return ""
+        return "who holds what"

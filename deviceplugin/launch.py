@@ -1,0 +1,131 @@
+"""From settings to a running daemon: log, probes, signals, backend, then the loop.
+
+The HTTP server comes before the heavy imports, so that probes are answered from the
+first tenths of a second on.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from deviceplugin import backend as backends
+from deviceplugin import logs
+from deviceplugin.config.settings import RunSettings, run_settings
+from deviceplugin.observe.http import HttpServer
+from deviceplugin.observe.status import Status
+from deviceplugin.published import Published
+
+logger = logging.getLogger(__name__)
+
+
+def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """``deviceplugin run VENDOR``: serve until a signal.
+
+    Raises:
+        SettingsError: a flag or variable cannot be used.
+        DevicePluginError: an unknown vendor, or a simulated machine that cannot be read.
+
+    """
+    settings = run_settings(arguments, environment, arguments.vendor)
+    logs.configure(settings.log_format, settings.log_level)
+    status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
+    alive: list[Callable[[], str]] = []
+    http = HttpServer(settings.metrics_address, status, lambda: alive[0]() if alive else "")
+    http.start()
+    try:
+        with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
+            return _serve(settings, environment, status, alive.append, Path(folder))
+    finally:
+        http.stop()
+
+
+def _serve(
+    settings: RunSettings,
+    environment: Mapping[str, str],
+    status: Published[Status],
+    set_alive: Callable[[Callable[[], str]], None],
+    folder: Path,
+) -> int:
+    # Imported late: config and watching cost a third of a second (see the module's text).
+    from deviceplugin.daemon import Daemon  # noqa: PLC0415
+
+    backend = backends.load(settings.vendor).create(_options(settings, folder))
+    daemon = Daemon(settings, backend, status, environment)
+    set_alive(daemon.self_check)
+    logger.info(
+        "starting",
+        extra={
+            "vendor": settings.vendor,
+            "pid": os.getpid(),
+            "simulated": settings.simulate or "no",
+        },
+    )
+    stop = threading.Event()
+    with _stop_on_signals(stop, daemon.wake):
+        daemon.run(stop)
+    logger.info("stopped")
+    return 0
+
+
+def _options(settings: RunSettings, folder: Path) -> backends.BackendOptions:
+    if not settings.simulate:
+        return backends.BackendOptions(
+            sysfs=settings.sysfs,
+            devfs=settings.devfs,
+            procfs=settings.procfs,
+            driver_root=settings.driver_root,
+            library=settings.nvml_library,
+            poll_seconds=settings.timings.health_poll,
+            rescan_seconds=settings.timings.rescan,
+        )
+    # The real daemon on a real node does not load simulation code.
+    from deviceplugin.simulation import driver  # noqa: PLC0415
+
+    return driver.prepare(
+        settings.simulate,
+        folder,
+        poll_seconds=settings.timings.health_poll,
+        rescan_seconds=settings.timings.rescan,
+        control=settings.simulate_control,
+    )
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event, wake: Callable[[], None]) -> Iterator[None]:
+    """First SIGTERM or SIGINT asks for an orderly end, the second ends the process at once."""
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            sys.stderr.write("deviceplugin: second signal, ending at once\n")
+            os._exit(128 + number)
+        stop.set()
+        wake()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, on_signal) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """``deviceplugin check VENDOR FILE``; returns 1 when the config is invalid."""
+    from deviceplugin import check as checking  # noqa: PLC0415
+
+    settings = run_settings(arguments, environment, arguments.vendor)
+    logs.configure(
+        settings.log_format, "warning" if arguments.log_level is None else settings.log_level
+    )
+    with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
+        backend = backends.load(settings.vendor).create(_options(settings, Path(folder)))
+        return checking.run(settings, Path(arguments.file), backend, environment, sys.stdout)
