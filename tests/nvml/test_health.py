@@ -233,7 +233,7 @@ def test_scan_revives_a_lost_monitor(fake: Any, rig: Any) -> None:
     assert fake.calls("nvmlInitWithFlags") == 2
     fake.set()
     assert len(rig.backend.discover().devices) == 16
-    fake.until(lambda: rig.states() == [BackendState.MONITOR_LOST, BackendState.READY])
+    fake.until(lambda: rig.states()[-1] is BackendState.READY)
 
 
 def test_driver_that_was_reloaded(fake: Any, rig: Any) -> None:
