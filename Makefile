@@ -50,6 +50,10 @@ stubs: $(VENV)/.dev ## generate api/**/*_pb2* from api/**/api.proto
 schema: $(VENV)/.dev ## generate configs/schema.json from config/schema.py
 	$(BIN)/python -m deviceplugin.config.schema > configs/schema.json
 
+.PHONY: docs
+docs: $(VENV)/.dev ## write the generated tables of the docs
+	$(BIN)/python docs/generate.py
+
 .PHONY: bench
 bench: $(VENV)/.dev ## the figures, as a table and as JSON in build/bench.json
 	$(BIN)/python -m bench
