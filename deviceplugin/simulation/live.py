@@ -16,6 +16,8 @@ _WIDE_UNITS = 8  # more units of one device are counted instead of drawn
 _MOST_PODS = 5
 _FEWEST_HAPPENINGS = 3
 _MOST_HAPPENINGS = 12
+_MOST_REASONS = 4
+_FIXED_LINES = 6  # headings of pods and events, latencies, and the empty lines before each
 
 _FRAME = 0.1  # seconds between two drawings at least
 _TICK = 1.0  # and at most
@@ -31,6 +33,7 @@ class LiveReporter:
         self._live = Live(console=console, screen=True, auto_refresh=False)
         self._drawn = 0.0
         self._changed = True
+        self._last_words: list[str] = []
 
     def start(self) -> None:
         """Take the screen."""
@@ -40,7 +43,9 @@ class LiveReporter:
         """Have it drawn soon; print it when the screen is given back already."""
         self._changed = True
         if not self._live.is_started:
-            self._console.print(happening.text, highlight=False)
+            self._say(happening.text)
+        elif isinstance(last := happening.fields.get("last"), list):
+            self._last_words = [*last, happening.text]
 
     def draw(self, look: Callable[[], NodeView]) -> None:
         """Draw when something changed or the clock has to move on."""
@@ -50,8 +55,13 @@ class LiveReporter:
             self._drawn, self._changed = now, False
 
     def stop(self) -> None:
-        """Give the screen back."""
+        """Give the screen back, and say on it what the daemon died of."""
         self._live.stop()
+        for line in self._last_words:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False)
 
     def _fitting(self, view: NodeView) -> Group:
         size = self._console.size
@@ -63,12 +73,11 @@ class LiveReporter:
 
 def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -> Lines:
     """Draw a view in at most ``height`` lines, none longer than ``width``."""
-    above = [*_head(view), *_resources(view), *_devices(view.devices, width, ascii_only=ascii_only)]
-    pods = list(_pods(view))
-    below = [Text(), _latencies(view)]
-    room = height - len(above) - len(pods) - len(below) - 2
-    shown = max(_FEWEST_HAPPENINGS, min(_MOST_HAPPENINGS, room))
-    lines = [*above, *pods, *_happenings(view, shown), *below]
+    head = [*_head(view), *_resources(view), *_devices(view.devices, width, ascii_only=ascii_only)]
+    room = height - len(head) - _FIXED_LINES
+    pods = max(1, min(_MOST_PODS, len(view.pods), room - _FEWEST_HAPPENINGS))
+    happenings = max(1, min(_MOST_HAPPENINGS, room - pods))
+    lines = [*head, *_pods(view, pods), *_happenings(view, happenings), Text(), _latencies(view)]
     for line in lines:
         line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     return lines[:height]
@@ -113,9 +122,11 @@ def _devices(rows: Sequence[DeviceRow], width: int, *, ascii_only: bool) -> Iter
         line.rstrip()
         yield line
     yield _legend(ascii_only=ascii_only)
-    for row in rows:
-        if row.reason:
-            yield Text.assemble((f"{row.name} unhealthy: ", "bold red"), row.reason)
+    ill = [row for row in rows if row.reason]
+    for row in ill[:_MOST_REASONS]:
+        yield Text.assemble((f"{row.name} unhealthy: ", "bold red"), row.reason)
+    if len(ill) > _MOST_REASONS:
+        yield Text(f"and {len(ill) - _MOST_REASONS} more unhealthy", style="bold red")
 
 
 def _cell(row: DeviceRow, *, ascii_only: bool) -> Text:
@@ -136,15 +147,13 @@ def _legend(*, ascii_only: bool) -> Text:
     return Text(text, style="dim")
 
 
-def _pods(view: NodeView) -> Iterator[Text]:
+def _pods(view: NodeView, most: int) -> Iterator[Text]:
     yield Text()
-    yield Text("pods", style="bold")
+    yield Text(f"pods ({len(view.pods)})" if len(view.pods) > most else "pods", style="bold")
     if not view.pods:
         yield Text("none", style="dim")
-    for row in view.pods[:_MOST_PODS]:
+    for row in view.pods[:most]:
         yield Text.assemble((f"{row.name:<12} ", "cyan"), row.holds)
-    if len(view.pods) > _MOST_PODS:
-        yield Text(f"and {len(view.pods) - _MOST_PODS} more", style="dim")
 
 
 def _happenings(view: NodeView, most: int) -> Iterator[Text]:

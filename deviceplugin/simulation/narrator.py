@@ -144,8 +144,7 @@ class Narrator:
         return Happening(event="pod", text=text, fields=fields)
 
     def _exited(self, fact: Exited) -> Happening:
-        last = "".join(f"\n    {sentence(line)}" for line in fact.last)
-        text = f"the daemon ended with code {fact.code}, its last log lines:{last or ' none'}"
+        text = f"the daemon ended with code {fact.code}"
         fields = {"code": fact.code, "last": [sentence(line) for line in fact.last]}
         return Happening(event="daemon", text=text, bad=True, fields=fields)
 

@@ -1,0 +1,142 @@
+"""The live view fits every terminal."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from deviceplugin.simulation.facts import Happening
+from deviceplugin.simulation.live import LiveReporter, draw
+from deviceplugin.simulation.view import DeviceRow, Latencies, NodeView, PodRow, ResourceRow
+
+UNITS = "uffx"
+
+
+def _view(gpus: int, units: str) -> NodeView:
+    return NodeView(
+        machine="h100x16",
+        config="/tmp/dp-abcdefgh/config/nvidia.yaml",
+        elapsed=75,
+        resources=tuple(
+            ResourceRow(
+                name=name, capacity=gpus * 4, allocatable=gpus * 3, used=gpus, note="4 unhealthy"
+            )
+            for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+        ),
+        devices=tuple(
+            DeviceRow(name=f"GPU {index}", units=units, reason="lost" if index == 3 else "")
+            for index in range(gpus)
+        ),
+        pods=tuple(
+            PodRow(name=f"train-{n}", holds="nvidia.com/gpu: " + "GPU 15::3, " * n)
+            for n in range(9)
+        ),
+        happenings=tuple(
+            Happening(event="daemon", text=f"event {n} " + "long " * 40, at=float(n))
+            for n in range(40)
+        ),
+        latencies=Latencies(admission=1.25, admissions=12, edit=118),
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("height", [24, 60])
+@pytest.mark.parametrize(
+    ("gpus", "units"), [(1, "f"), (8, "f"), (16, UNITS), (16, "f" * 100)], ids=str
+)
+def test_lines_fit(width: int, height: int, gpus: int, units: str) -> None:
+    """No line is longer than the terminal, and there are not more lines than it has."""
+    lines = draw(_view(gpus, units), width, height)
+    assert len(lines) <= height
+    assert max(line.cell_len for line in lines) <= width
+
+
+def test_a_common_terminal_shows_everything() -> None:
+    """On 80 x 24 sixteen GPUs of four shares, pods, events and latencies are all there."""
+    text = "\n".join(line.plain for line in draw(_view(16, UNITS), 80, 24))
+    for part in (
+        "h100x16  1:15",
+        "/tmp/dp-abcdefgh/config/nvidia.yaml",
+        "nvidia.com/gpu.shared",
+        "GPU 0 ●○○✗",
+        "GPU 15 ●○○✗",
+        "GPU 3 unhealthy: lost",
+        "train-0",
+        "event 39",
+        "edit to new list 118 ms",
+    ):
+        assert part in text
+
+
+def test_the_newest_events_stay() -> None:
+    """Where there is little room the oldest events give way."""
+    text = "\n".join(line.plain for line in draw(_view(16, UNITS), 80, 24))
+    assert "event 0 " not in text
+
+
+def test_many_units_are_counted() -> None:
+    """A GPU of a hundred shares is a cell of numbers: in use, healthy, all."""
+    units = "u" * 3 + "f" * 90 + "x" * 7
+    text = "\n".join(line.plain for line in draw(_view(2, units), 80, 60))
+    assert "GPU 0 3/93/100" in text
+
+
+def test_plain_characters_where_there_are_no_others() -> None:
+    """On a terminal without Unicode every line is ASCII."""
+    lines = draw(_view(16, UNITS), 60, 40, ascii_only=True)
+    assert all(line.plain.isascii() for line in lines)
+    assert any("GPU 0 #oox" in line.plain for line in lines)
+
+
+def test_an_empty_node_says_so() -> None:
+    """Before anything is registered the view has words for it."""
+    empty = NodeView(machine="none", config="/c/nvidia.yaml", elapsed=0)
+    text = "\n".join(line.plain for line in draw(empty, 80, 24))
+    assert "nothing registered" in text
+    assert "no latencies yet" in text
+
+
+def test_no_color_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR set no colour is written, and the state of units is still to be seen."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=30, legacy_windows=False)
+    reporter = LiveReporter(console)
+    reporter.start()
+    reporter.draw(lambda: _view(16, UNITS))
+    reporter.stop()
+    assert "GPU 3 ●○○✗" in out.getvalue().replace("\x1b[0m", "").replace("\x1b[1m", "")
+    assert "\x1b[36m" not in out.getvalue()
+
+
+def test_last_words_stay_on_the_screen() -> None:
+    """What the daemon died of is printed once the screen is given back."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=30)
+    reporter = LiveReporter(console)
+    reporter.start()
+    reporter.tell(Happening(event="daemon", text="the daemon ended", fields={"last": ["[oh no]"]}))
+    reporter.stop()
+    reporter.tell(Happening(event="end", text="ended after 3 s"))
+    after = out.getvalue().rpartition("\x1b[?1049l")[2]
+    assert "[oh no]" in after
+    assert "the daemon ended" in after
+    assert "ended after 3 s" in after
+
+
+def test_it_is_not_drawn_too_often() -> None:
+    """Two looks in a row draw once."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=30)
+    reporter = LiveReporter(console)
+    looks = []
+
+    def look() -> NodeView:
+        looks.append(1)
+        return replace(_view(1, "f"), elapsed=len(looks))
+
+    reporter.start()
+    reporter.draw(look)
+    reporter.draw(look)
+    reporter.stop()
+    assert len(looks) == 1
