@@ -139,7 +139,7 @@ class KubeletSocketWatch:
 def _identify(path: Path) -> tuple[Identity | None, str]:
     try:
         found = path.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None, _missing(path)
     except OSError as error:
         return None, f"{path} cannot be looked at: {error.strerror}"

@@ -1,0 +1,103 @@
+"""ListAndWatch streams that others leave open, and how streams end."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+
+from deviceplugin.api.v1beta1 import api_pb2
+from deviceplugin.events import StreamsChanged
+from deviceplugin.simulation.kubelet import Pod
+
+GPU = "nvidia.com/gpu"
+SLOTS = 16
+
+
+@pytest.fixture
+def leak(rig: Any) -> Iterator[list[Any]]:
+    """Thirty streams opened beside the kubelet's one, each read once if it answers."""
+    with ExitStack() as stack:
+        stub = stack.enter_context(rig.plugin())
+        streams = [stub.ListAndWatch(api_pb2.Empty()) for _ in range(30)]
+        yield streams
+        for stream in streams:
+            stream.cancel()
+
+
+def first(stream: Any) -> api_pb2.ListAndWatchResponse | grpc.StatusCode:
+    """Read the first answer, or how the stream ended."""
+    try:
+        return next(stream)
+    except grpc.RpcError as error:
+        return error.code()
+
+
+def test_leaked_streams_never_starve_allocate(rig: Any, leak: list[Any]) -> None:
+    """With all slots taken more streams are refused and Allocate answers as ever."""
+    answers = [first(stream) for stream in leak]
+    refused = [answer for answer in answers if answer is grpc.StatusCode.RESOURCE_EXHAUSTED]
+    assert len(refused) == 30 - (SLOTS - 1)
+    assert rig.kubelet.admit(Pod.asking("not-starved", **{GPU: 1})).admitted
+    with rig.plugin() as stub:
+        request = api_pb2.AllocateRequest(container_requests=[{"devices_ids": ["gpu-1"]}])
+        answers = [stub.Allocate.future(request, timeout=5) for _ in range(50)]
+        assert all(answer.result().container_responses for answer in answers)
+
+
+def test_a_cancelled_stream_frees_its_slot(rig: Any, leak: list[Any]) -> None:
+    """The peer's cancel wakes the stream, which gives its slot and thread back at once."""
+    for stream in leak:
+        first(stream)
+        stream.cancel()
+    assert rig.record.wait(lambda: rig.record.of(StreamsChanged)[-1].open == 1)
+    with rig.plugin() as stub:
+        stream = stub.ListAndWatch(api_pb2.Empty())
+        assert len(next(stream).devices) == 8
+        stream.cancel()
+
+
+def test_all_streams_end_cleanly_at_stop(rig: Any) -> None:
+    """Every open stream ends by itself, without an error, when we stop."""
+    ends: queue.Queue[str] = queue.Queue()
+
+    def read(stream: Any) -> None:
+        try:
+            for _ in stream:
+                ends.put("list")
+        except grpc.RpcError as error:
+            ends.put(error.code().name)
+        else:
+            ends.put("ended")
+
+    with rig.plugin() as stub:
+        readers = [
+            threading.Thread(target=read, args=(stub.ListAndWatch(api_pb2.Empty()),))
+            for _ in range(3)
+        ]
+        for reader in readers:
+            reader.start()
+        assert [ends.get(timeout=5) for _ in readers] == ["list"] * 3
+        rig.side.stop(2.0)
+        assert [ends.get(timeout=5) for _ in readers] == ["ended"] * 3
+        for reader in readers:
+            reader.join(5)
+
+
+def test_a_peer_that_does_not_read_is_cut_off(make_rig: Any, gpus: Any) -> None:
+    """A stream stuck in a send cannot hold up the stop beyond the grace."""
+    rig = make_rig(stop_grace=0.2)
+    rig.show(gpus(4000))
+    rig.up(4000)
+    with rig.plugin() as stub:
+        stuck = [stub.ListAndWatch(api_pb2.Empty()) for _ in range(3)]
+        assert rig.record.wait(lambda: rig.record.of(StreamsChanged)[-1].open == 4)
+        for count in range(1, 30):
+            rig.show(gpus(4000, unhealthy=[count]))
+        rig.side.stop(2.0)
+        assert rig.record.of(StreamsChanged)[-1].open == 0
+        for stream in stuck:
+            stream.cancel()
