@@ -1,0 +1,1 @@
+"""Annotated examples of configs, simulated machines, and the schema of the config file."""
