@@ -222,6 +222,17 @@ def test_whole_driver_failing_judges_no_gpu(fake: Any, rig: Any) -> None:
     assert rig.of(Symptom) == []
 
 
+def test_failure_that_begins_within_a_round(fake: Any, rig: Any) -> None:
+    """One odd answer makes no fault, two in a row do: the driver may fail in mid-round."""
+    rig.backend.discover()
+    rig.start()
+    fake.until(lambda: len(rig.of(SeenGood)) == 16)
+    fake.set("fail nvmlDeviceGetMemoryInfo 999 3")
+    fake.until(lambda: rig.symptoms() == {("GPU-00000003", "not-answering")})
+    answered = [good.at for good in rig.of(SeenGood) if good.device == "GPU-00000003"]
+    assert rig.of(Symptom)[0].at - answered[-1] > rig.backend.health.timing.poll
+
+
 def test_scan_revives_a_lost_monitor(fake: Any, rig: Any) -> None:
     """A library that no longer answers its session is opened anew by the next scan."""
     rig.backend.discover()

@@ -117,9 +117,13 @@ class EventSource:
     def _pause(self, error: NvmlError, stop: threading.Event) -> None:
         """Wait before the next event set: a wait that fails at once must not become a loop."""
         self._failures += 1
-        timing = self.health.timing
-        delay = Backoff(first=timing.first_retry, limit=timing.last_retry).delay(self._failures)
         if self.health.ail("events", str(error)):
-            fields = {"error": str(error), "retry_in_s": delay}
-            logger.warning("driver events cannot be read", extra=fields)
-        stop.wait(delay)
+            logger.warning("driver events cannot be read", extra={"error": str(error)})
+        stop.wait(self._delay(error))
+
+    def _delay(self, error: NvmlError) -> float:
+        timing = self.health.timing
+        if error.code == Code.UNINITIALIZED:
+            # The scan has closed NVML and opens it again; asking costs no driver call.
+            return timing.first_retry
+        return Backoff(first=timing.first_retry, limit=timing.last_retry).delay(self._failures)

@@ -78,10 +78,15 @@ class NvidiaBackend:
 
     def _look(self) -> Scan:
         if not self.door.library():
-            self.door.open()
-            fields = {"library": self.door.library(), "driver": self.door.driver_version()}
-            logger.info("NVML opened", extra=fields)
+            self._open()
         return self._surroundings.scan(discover.enumerate_gpus(self.door))
+
+    def _open(self) -> None:
+        self.door.open()
+        fields = {"library": self.door.library(), "driver": self.door.driver_version()}
+        logger.info("NVML opened", extra=fields)
+        for part in ("poll", "events"):
+            self.health.ail(part, "")  # what it was, it was with the session before
 
     def _fail(self, error: BackendUnavailableError) -> BackendUnavailableError:
         self.health.ail("scan", str(error))

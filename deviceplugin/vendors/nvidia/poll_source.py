@@ -21,6 +21,7 @@ class PollSource:
     name: str = "nvidia-poll"
     _rounds: int = 0
     _gone: set[str] = field(default_factory=set)
+    _doubted: set[str] = field(default_factory=set)
     _reloads: int = 0
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
@@ -39,6 +40,7 @@ class PollSource:
         if self.health.ail("poll", str(broken) if broken else "") and broken:
             logger.warning("GPUs cannot be polled", extra={"error": str(broken)})
         if broken:
+            self._doubted.clear()
             return
         self._note_reload(emit)
         for uuid, error in zip(uuids, errors, strict=True):
@@ -62,6 +64,7 @@ class PollSource:
         if error:
             self._fault(uuid, error, emit)
             return
+        self._doubted.discard(uuid)
         if uuid in self._gone:
             # The driver gives up a lost GPU for good; one that answers was brought up anew.
             self._gone.discard(uuid)
@@ -76,8 +79,11 @@ class PollSource:
         elif error.code == Code.RESET_REQUIRED:
             self._gone.add(uuid)
             self.health.symptom(uuid, "reset-required", str(error), Action.RESET, emit)
-        else:
+        elif uuid in self._doubted:
             self.health.symptom(uuid, "not-answering", str(error), Action.RECOVER, emit)
+        else:
+            # The driver as a whole may have begun to fail within this round.
+            self._doubted.add(uuid)
 
     def _demanded(self, uuid: str, emit: Emit) -> bool:
         try:
