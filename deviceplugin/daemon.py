@@ -124,6 +124,7 @@ class Daemon:
             last_source=kept.config_source,
         )
         found = read(self._settings.config, self._settings.vendor, self._environment, self._clock())
+        self._config_watch.saw(found)
         for event in first.events(found):
             self._fold(event)
 
