@@ -85,11 +85,9 @@ class Generation:
 
     def _bind(self, server: grpc.Server) -> None:
         try:
-            port = server.add_insecure_port(channels.target(self.path))
+            server.add_insecure_port(channels.target(self.path))
         except RuntimeError as error:
             raise ServingError(self._unbound(str(error))) from error
-        if not port:
-            raise ServingError(self._unbound("bind failed"))
 
     def _unbound(self, why: str) -> str:
         return (

@@ -1,7 +1,10 @@
 """ListAndWatch streams that others leave open, and how streams end."""
 
 import queue
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -87,17 +90,36 @@ def test_all_streams_end_cleanly_at_stop(rig: Any) -> None:
             reader.join(5)
 
 
-def test_a_peer_that_does_not_read_is_cut_off(make_rig: Any, gpus: Any) -> None:
-    """A stream stuck in a send cannot hold up the stop beyond the grace."""
+READ_ONE_THEN_FREEZE = """
+import os, signal, sys, grpc
+from deviceplugin.api.v1beta1 import api_pb2, api_pb2_grpc
+with grpc.insecure_channel(f"unix:{sys.argv[1]}") as channel:
+    stream = api_pb2_grpc.DevicePluginStub(channel).ListAndWatch(api_pb2.Empty())
+    next(stream)
+    print("read", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_frozen_peer_is_cut_off(
+    make_rig: Any, gpus: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream stuck in a send to a process that reads no more cannot hold up the stop."""
     rig = make_rig(stop_grace=0.2)
     rig.show(gpus(4000))
     rig.up(4000)
-    with rig.plugin() as stub:
-        stuck = [stub.ListAndWatch(api_pb2.Empty()) for _ in range(3)]
-        assert rig.record.wait(lambda: rig.record.of(StreamsChanged)[-1].open == 4)
-        for count in range(1, 30):
+    socket = str(rig.kubelet.plugin_dir / rig.sockets()[0])
+    command = [sys.executable, "-c", READ_ONE_THEN_FREEZE, socket]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as frozen:
+        assert frozen.stdout is not None
+        assert frozen.stdout.readline() == "read\n"
+        for count in range(1, 8):
             rig.show(gpus(4000, unhealthy=[count]))
+            assert rig.record.wait(lambda sent=count: len(rig.kubelet.history) > sent)
+        begun = time.monotonic()
         rig.side.stop(2.0)
-        assert rig.record.of(StreamsChanged)[-1].open == 0
-        for stream in stuck:
-            stream.cancel()
+        assert time.monotonic() - begun < 2
+        frozen.kill()
+    assert "cut off" in caplog.text
+    assert rig.record.of(StreamsChanged)[-1].open == 0
+    assert rig.sockets() == []
