@@ -39,6 +39,9 @@ LONGEST_TURN = 5.0
 BATCH = 1000
 """Events folded in one turn at most; a storm of them must not keep a list from going out."""
 
+EXIT = 0.5
+"""Seconds of the time limit that are left for the end of the process itself."""
+
 _ONLY_SERVING = (ev.Allocated, ev.PreferredAnswered, ev.ListSent, ev.StreamsChanged)
 
 
@@ -137,7 +140,7 @@ class Daemon:
 
     def _end(self, threads: Sequence[threading.Thread], ending: threading.Event) -> None:
         """Streams first: the kubelet must see a clean end. Then the rest, within the time limit."""
-        deadline = self._clock() + self._settings.timings.stop
+        deadline = self._clock() + self._settings.timings.stop - EXIT
         ending.set()
         self._kept.wake()
         self._kubelet.stop(self._settings.timings.stop)
