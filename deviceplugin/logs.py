@@ -55,10 +55,16 @@ def _plain(value: object) -> str:
     return json.dumps(text) if not text or any(c in text for c in ' "\n=') else text
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    # watchdog calls it an error when a watch is ended while an event is on its way.
+    return not (record.name.startswith("watchdog.") and "thread is inactive" in str(record.msg))
+
+
 def configure(style: str = "text", level: str = "info", stream: TextIO = sys.stderr) -> None:
     """Send all log lines of the process to ``stream``; ``style`` is "text" or "json"."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.addFilter(_is_news)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
