@@ -85,8 +85,10 @@ def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -
 
 def _head(view: NodeView) -> Iterator[Text]:
     minutes, seconds = divmod(int(view.elapsed), 60)
+    metrics = f"  metrics {view.metrics}" if view.metrics else ""
     yield Text.assemble(
-        ("deviceplugin simulate", "bold"), f"  machine {view.machine}  {minutes}:{seconds:02}"
+        ("deviceplugin simulate", "bold"),
+        f"  machine {view.machine}  {minutes}:{seconds:02}{metrics}",
     )
     yield Text.assemble("Edit ", (view.config, "bold"))
     yield Text("and save it: replicas: 4, say, and watch. Ctrl-C ends.", style="dim")

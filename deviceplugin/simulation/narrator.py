@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 EDIT_SECONDS = 3.0
 """A list so long after an edit counts as its outcome, the first one of each resource."""
 
-_TOLD_OTHERWISE = frozenset({"list sent", "allocated"})
+_TOLD_OTHERWISE = frozenset({"list sent", "allocated", "registered"})
 _KUBELET_KINDS = {
     ChangeKind.STARTED: "kubelet started",
     ChangeKind.STOPPED: "kubelet stopped",

@@ -151,7 +151,8 @@ class Node:
             case Change():
                 self._scraper.ask()
             case LogLine(message="serving metrics and probes"):
-                self._scraper.address = self._daemon_address(fact)
+                self._memory.metrics = self._daemon_address(fact)
+                self._scraper.address = self._memory.metrics
             case _:
                 pass
         for happening in self._narrator.tell(fact):

@@ -61,7 +61,7 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A node at one moment."""
+    """A node at one moment; ``metrics`` is the daemon's address, "" while it has none."""
 
     machine: str
     config: str
@@ -72,6 +72,7 @@ class NodeView:
     happenings: tuple[Happening, ...] = ()
     latencies: Latencies = Latencies()
     began: float = 0.0
+    metrics: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class Memory:
     """What the view keeps of the past; written by the node's loop alone."""
 
     began: float
+    metrics: str = ""
     scraped: Scraped = field(default_factory=Scraped)
     happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
     admissions: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))
@@ -117,6 +119,7 @@ def look(
         happenings=tuple(memory.happenings),
         latencies=memory.latencies(),
         began=memory.began,
+        metrics=memory.metrics,
     )
 
 

@@ -1,0 +1,102 @@
+"""The vendor's own code runs over a simulated machine, unchanged."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deviceplugin import backend
+from deviceplugin.backend import Backend
+from deviceplugin.config.load import default_config
+from deviceplugin.events import Event, Symptom
+from deviceplugin.simulation.driver import HOST_NODE, prepare
+from deviceplugin.simulation.machine import Machine, find, shipped
+from deviceplugin.simulation.machine_file import load
+
+PATIENCE = 10.0
+Make = Callable[[str], Backend]
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Path:
+    """Where further steps are written."""
+    return tmp_path / "control"
+
+
+@pytest.fixture
+def make(tmp_path: Path, control: Path) -> Make:
+    """Make NVIDIA's backend over a shipped machine."""
+
+    def make(machine: str) -> Backend:
+        options = prepare(machine, tmp_path / "machine", poll_seconds=0.1, control=control)
+        return backend.load("nvidia").create(options)
+
+    return make
+
+
+@pytest.fixture
+def emitted() -> Iterator["queue.SimpleQueue[Event]"]:
+    """Collect what the backend's sources emit."""
+    return queue.SimpleQueue()
+
+
+def _machine(name: str) -> Machine:
+    return load(find(name))
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name != "none"])
+def test_every_shipped_machine_is_discovered(make: Make, name: str) -> None:
+    """Discovery finds each GPU with its UUID, address, NUMA node and device nodes."""
+    nvidia = _machine(name).nvidia
+    assert nvidia is not None
+    scan = make(name).discover()
+    found = [(d.id, d.pci_address, d.numa_node, d.name) for d in scan.devices]
+    assert found == [(g.uuid, g.pci_address, g.numa_node, g.model) for g in nvidia.gpus]
+    assert scan.bus == {gpu.pci_address for gpu in nvidia.gpus}
+    assert scan.problems == ()
+    assert all(f"/dev/nvidia{gpu.minor}" in scan.devices[gpu.index].nodes for gpu in nvidia.gpus)
+
+
+def test_containers_get_the_null_device(make: Make) -> None:
+    """Each device node is handed out under its own name, with /dev/null behind it."""
+    vendor = make("a100x4")
+    devices = vendor.discover().devices
+    edits = vendor.delivery(default_config("nvidia"), devices).edits(devices[:1])
+    paths = {node.container_path: node.host_path for node in edits.device_nodes}
+    assert "/dev/nvidia0" in paths
+    assert set(paths.values()) == {HOST_NODE}
+
+
+def test_a_bare_machine_has_no_driver(make: Make) -> None:
+    """A machine without NVIDIA's library is the named state for that."""
+    with pytest.raises(backend.BackendUnavailableError, match="no-library"):
+        make("none").discover()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("{xid: 79, gpu: 2}", "xid-79"), ("{lost: 2}", "lost")], ids=["xid", "lost"]
+)
+def test_steps_become_symptoms(
+    make: Make, control: Path, emitted: "queue.SimpleQueue[Event]", line: str, kind: str
+) -> None:
+    """A line in the control file is a symptom of that GPU, through events or the poll."""
+    vendor = make("a100x4")
+    devices = vendor.discover().devices
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=source.run, args=(emitted.put, stop), daemon=True)
+        for source in vendor.sources()
+    ]
+    for thread in threads:
+        thread.start()
+    with control.open("a") as file:
+        file.write(f"{line}\n")
+    event = emitted.get(timeout=PATIENCE)
+    while not isinstance(event, Symptom):
+        event = emitted.get(timeout=PATIENCE)
+    assert (event.device, event.kind) == (devices[2].id, kind)
+    stop.set()
+    for thread in threads:
+        thread.join(PATIENCE)
