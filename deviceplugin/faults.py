@@ -65,8 +65,10 @@ class Record:
         """Latest sighting."""
         return self.episodes[-1][1]
 
-    def since(self, cleared: float) -> float:
-        """Begin of the oldest episode that goes on after ``cleared``."""
+    def since(self, cleared: float, action: Action) -> float:
+        """Begin of what goes on: the newest episode, or the oldest that nothing has cleared."""
+        if action is Action.RECOVER:
+            return self.episodes[-1][0]
         return next(first for first, last in self.episodes if last > cleared)
 
 
@@ -138,7 +140,7 @@ class Faults:
                     device=device,
                     kind=kind,
                     detail=record.detail,
-                    since=record.since(cleared),
+                    since=record.since(cleared, action),
                     last=record.last,
                     action=action,
                 )
