@@ -142,6 +142,8 @@ def _refuse_unprintable(text: str) -> None:
 def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> DocumentError:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
+    if error.problem and "nesting depth" in error.problem:
+        return _too_deep(line)  # libyaml has a limit of its own, and looks far ahead
     what = ", ".join(part for part in (error.context, error.problem) if part)
     lines = text.split("\n")
     tab = (
