@@ -189,6 +189,7 @@ def test_only_a_list_that_differs_is_sent(rig: Any, gpus: Callable[..., Any]) ->
         ),
         gpus(3, name=ResourceName("nvidia.com/other")),
     )
+    assert not rig.record.wait(lambda: len(rig.record.of(ListSent)) > 2, timeout=0.2)
     rig.show(gpus(unhealthy=[0, 1]))
     assert rig.allocatable(6)
     assert rig.record.wait(lambda: len(rig.record.of(ListSent)) == 3)
