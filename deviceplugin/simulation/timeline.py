@@ -79,12 +79,16 @@ class Step:
     repeat: float | None = None
 
     def __str__(self) -> str:
-        value = self.word or (f"{self.number:g}" if self.verb in _WITH_NUMBER else "")
         where = "" if self.gpu is None else f"GPU {self.gpu}"
-        return " ".join(part for part in (self.verb.value, value, where) if part)
+        return " ".join(part for part in (self.verb.value, self._value(), where) if part)
+
+    def _value(self) -> str:
+        if self.verb is Verb.RECOVERY:
+            return next(word for word, code in RECOVERY_ACTIONS.items() if code == self.number)
+        return f"{self.number:g}" if self.verb in _WITH_NUMBER else self.word
 
 
-_WITH_NUMBER = (Verb.XID, Verb.HANG, Verb.ERROR, Verb.LATENCY, Verb.RECOVERY)
+_WITH_NUMBER = (Verb.XID, Verb.HANG, Verb.ERROR, Verb.LATENCY)
 
 
 def read_steps(sections: Sequence[Section], gpus: int) -> tuple[Step, ...]:

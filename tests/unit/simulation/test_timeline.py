@@ -131,6 +131,7 @@ def test_a_plugged_gpu_is_a_good_one() -> None:
         ("{lost: 0, at: 3}", "lost GPU 0"),
         ("driver: gone", "driver gone"),
         ("hang: 0.5", "hang 0.5"),
+        ("{recovery: drain, gpu: 0}", "recovery drain GPU 0"),
     ],
 )
 def test_a_step_says_what_it_does(line: str, text: str) -> None:
