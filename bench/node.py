@@ -162,7 +162,11 @@ class Node:
             BenchFailedError: there is none, or more than one.
 
         """
-        sockets = list(self.kubelet.plugin_dir.glob("nvidia-*.sock"))
+        sockets = self.sockets()
         if len(sockets) != 1:
             raise BenchFailedError(f"{len(sockets)} sockets of the daemon, not 1")
         return sockets[0]
+
+    def sockets(self) -> list[Path]:
+        """Give the daemon's sockets that are there now."""
+        return list(self.kubelet.plugin_dir.glob("nvidia-*.sock"))

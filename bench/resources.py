@@ -67,7 +67,10 @@ def restarts(effort: Effort) -> Iterable[Figure]:
     with Node() as node:
 
         def once() -> None:
-            node.kubelet.restart()
+            node.kubelet.stop()
+            # As long as a kubelet's restart takes at the least: our socket has gone by then.
+            until(lambda: not node.sockets(), "the daemon lets its socket go")
+            node.kubelet.start()
             node.next_list(GPUS)
 
         yield from _growth(node, once, "kubelet restarts", effort)
