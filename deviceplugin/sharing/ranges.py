@@ -45,8 +45,8 @@ def _part(part: str) -> Iterator[int]:
     if part == _WHOLE:
         yield WHOLE
         return
-    first, _, last = part.partition("-")
-    begin, end = int(first), int(last or first)
+    first, dash, last = part.partition("-")
+    begin, end = int(first), int(last if dash else first)
     if not 0 <= begin <= end <= _HIGHEST:
         raise ValueError(f"{part!r} is no range of shares from 0 to {_HIGHEST}")
     yield from range(begin, end + 1)
