@@ -68,7 +68,7 @@ def _folders(path: Path) -> Iterator[str]:
         target = _target(step)
         if target is None:
             if not todo or not Path(step).is_dir():
-                yield here
+                yield from () if _is_generation(here) else (here,)
                 return
             here = step
             continue
@@ -77,6 +77,11 @@ def _folders(path: Path) -> Iterator[str]:
         todo += reversed(Path(target).parts)
         if target.startswith("/"):
             here = todo.pop()
+
+
+def _is_generation(folder: str) -> bool:
+    """Tell a ConfigMap's own folder: nothing in it changes, and it goes with the next swap."""
+    return Path(folder).name.startswith("..")
 
 
 def _target(path: str) -> str | None:
@@ -125,10 +130,9 @@ class FolderNotices(FileSystemEventHandler):
         return bool(self._followed)
 
     def _begin(self, folders: Identities) -> None:
-        observer = Observer()
-        observer.name = "config-inotify"
-        self._observer = observer
         try:
+            self._observer = observer = Observer()
+            observer.name = "config-inotify"
             observer.start()
             for folder in folders:
                 observer.schedule(self, folder, event_filter=_CHANGES, follow_symlink=True)
@@ -147,7 +151,7 @@ class FolderNotices(FileSystemEventHandler):
     def _end(self) -> None:
         observer, self._observer = self._observer, None
         self.live = False
-        if observer is not None and observer.is_alive():
+        if observer is not None:
             observer.stop()
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError):  # it never started
                 observer.join(1.0)
