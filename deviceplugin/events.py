@@ -70,11 +70,14 @@ class SeenGood:
 class WasReset:
     """A device was reset (or its driver reloaded): clears faults that wait for a reset.
 
-    ``device`` None means every device of the vendor.
+    ``device`` None means every device of the vendor. ``witness`` "" means that the reset
+    was seen; else it is inferred from a fault of that kind being over, and counts only
+    where that fault is on record: the device was reset while nobody was looking.
     """
 
     device: DeviceId | None
     at: float
+    witness: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,8 +187,9 @@ def _health(inventory: Inventory, event: ev.Symptom | ev.SeenGood | ev.WasReset)
             faults = faults.raised(event)
         case ev.SeenGood(device=device, at=at):
             faults = faults.seen_good(device, at)
-        case ev.WasReset(device=reset, at=at):
-            faults = faults.was_reset(reset, at)
+        case ev.WasReset(device=reset, at=at, witness=kind):
+            on_record = any(record == (reset, kind) for record in faults.records)
+            faults = faults.was_reset(reset, at) if on_record or not kind else faults
         case _:
             assert_never(event)
     return inventory if faults is inventory.faults else replace(inventory, faults=faults)
