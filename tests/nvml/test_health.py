@@ -12,6 +12,11 @@ from deviceplugin.model import Action, BackendState
 from deviceplugin.vendors.nvidia.health import Timing
 
 
+def seen_resets(rig: Any) -> list[Any]:
+    """Resets that were seen, not inferred."""
+    return [event for event in rig.of(WasReset) if not event.witness]
+
+
 def test_discovers_sixteen(rig: Any) -> None:
     """The scan lists every GPU by UUID, in the driver's order."""
     scan = rig.backend.discover()
@@ -174,8 +179,8 @@ def test_gpu_that_comes_back(fake: Any, rig: Any) -> None:
     fake.change(3, status="lost")
     fake.until(lambda: ("GPU-00000003", "lost") in rig.symptoms())
     fake.change(3, status="ok")
-    fake.until(lambda: [event.device for event in rig.of(WasReset)] == ["GPU-00000003"])
-    back = rig.of(WasReset)[0].at
+    fake.until(lambda: [event.device for event in seen_resets(rig)] == ["GPU-00000003"])
+    back = seen_resets(rig)[0].at
     fake.until(
         lambda: any(good.device == "GPU-00000003" and good.at >= back for good in rig.of(SeenGood))
     )
@@ -192,7 +197,7 @@ def test_gpu_that_needs_a_reset(fake: Any, rig: Any) -> None:
     fake.until(lambda: ("GPU-00000004", "reset-required") in rig.symptoms())
     assert rig.of(Symptom)[0].action is Action.RESET
     fake.set()
-    fake.until(lambda: [event.device for event in rig.of(WasReset)] == ["GPU-00000004"])
+    fake.until(lambda: [event.device for event in seen_resets(rig)] == ["GPU-00000004"])
 
 
 def test_recovery_action(fake: Any, rig: Any) -> None:
@@ -208,7 +213,20 @@ def test_recovery_action(fake: Any, rig: Any) -> None:
     fake.until(lambda: fake.calls("nvmlDeviceGetFieldValues") > asked + 32)
     assert not any(good.device == first.device and good.at > first.at for good in rig.of(SeenGood))
     fake.change(8, recovery=0)
-    fake.until(lambda: [event.device for event in rig.of(WasReset)] == ["GPU-00000008"])
+    fake.until(lambda: "GPU-00000008" in [event.device for event in seen_resets(rig)])
+    assert len(seen_resets(rig)) == 1
+
+
+def test_reset_while_nobody_looked(fake: Any, rig: Any) -> None:
+    """The first reading bears witness for each GPU, once, that nothing is asked for now."""
+    rig.backend.discover()
+    fake.change(8, recovery=1)
+    fake.change(9, recovery=-1)
+    rig.start()
+    polled = fake.calls("nvmlDeviceGetFieldValues")
+    fake.until(lambda: fake.calls("nvmlDeviceGetFieldValues") > polled + 48)
+    witnessed = [event.device for event in rig.of(WasReset) if event.witness == "recovery-action"]
+    assert witnessed == [f"GPU-{n:08d}" for n in range(16) if n not in (8, 9)]
 
 
 def test_whole_driver_failing_judges_no_gpu(fake: Any, rig: Any) -> None:
@@ -256,7 +274,7 @@ def test_driver_that_was_reloaded(fake: Any, rig: Any) -> None:
         rig.backend.discover()
     fake.set(driver="580.95.05")
     rig.backend.discover()
-    fake.until(lambda: [event.device for event in rig.of(WasReset)] == [None])
+    fake.until(lambda: [event.device for event in seen_resets(rig)] == [None])
     assert rig.of(Symptom) == []
 
 

@@ -93,13 +93,13 @@ class Surroundings:
     def scan(self, found: Found) -> Scan:
         """Complete what NVML told to a scan."""
         names = self.cdi.names()
-        usable = [gpu for gpu in found.gpus if gpu.name not in _NOT_FOR_COMPUTE]
+        usable = [gpu for gpu in found.gpus if _is_usable(gpu)]
         skipped = {gpu.pci_address for gpu in found.gpus} - {gpu.pci_address for gpu in usable}
         bus = self.bus.gpus()
         return Scan(
             devices=tuple(self._device(gpu, names) for gpu in usable),
             bus=None if bus is None else bus - skipped,
-            problems=tuple(str(error) for error in found.errors),
+            problems=(*map(str, found.errors), *map(_divided, filter(_is_divided, found.gpus))),
         )
 
     def _device(self, gpu: GpuInfo, names: frozenset[str]) -> Device:
@@ -125,10 +125,24 @@ class Surroundings:
         yield "minor", str(gpu.minor)
         if gpu.memory_mib is not None:
             yield "memory_mib", str(gpu.memory_mib)
-        if gpu.mig_enabled is not None:
-            yield "mig", "enabled" if gpu.mig_enabled else "disabled"
         if self.options.host_node:
             yield "host_node", self.options.host_node
+
+
+def _is_usable(gpu: GpuInfo) -> bool:
+    return gpu.name not in _NOT_FOR_COMPUTE and not _is_divided(gpu)
+
+
+def _is_divided(gpu: GpuInfo) -> bool:
+    # CUDA cannot use a GPU whole while its MIG mode is on; a pod that got it would fail.
+    return gpu.mig_enabled is True
+
+
+def _divided(gpu: GpuInfo) -> str:
+    return (
+        f"GPU {gpu.index} ({gpu.uuid}) is not served: its MIG mode is on, and MIG devices are"
+        " not supported yet; switch the mode off to have it whole"
+    )
 
 
 def _cdi_names(gpu: GpuInfo) -> tuple[str, ...]:

@@ -28,6 +28,10 @@ GONE = frozenset({Code.GPU_IS_LOST, Code.NOT_FOUND})
 """Codes that say: this GPU is not there any more. Every other one may have another cause."""
 
 
+RECOVERY_ACTION = "recovery-action"
+"""Kind of the fault that stands while the driver asks for something to be done."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Paces and bounds of the health threads, in seconds; lowered by tests.
@@ -87,6 +91,7 @@ class Health:
     reloads: int = 0
     _suspects: dict[str, float] = field(default_factory=dict)
     _owed: set[str] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)
 
     def ail(self, part: str, why: str) -> bool:
         """Say why ``part`` cannot watch ("" when it can); whether that is news."""
@@ -117,11 +122,17 @@ class Health:
         if demand:
             if demand.action in (Action.RESET, Action.REBOOT):
                 self._owed.add(uuid)
-            self.symptom(uuid, "recovery-action", demand.text, demand.action, emit)
+            self._asked.add(uuid)
+            self.symptom(uuid, RECOVERY_ACTION, demand.text, demand.action, emit)
             return demand.action is not Action.EVENT
         if uuid in self._owed:
             self._owed.discard(uuid)
             self.reset(uuid, emit)
+        elif uuid not in self._asked:
+            # A GPU can be reset only while nobody has it open, us included: an operator
+            # stops this daemon first, and the fault that we kept is over when we are back.
+            emit(WasReset(device=DeviceId(uuid), at=self.clock(), witness=RECOVERY_ACTION))
+        self._asked.add(uuid)
         return False
 
 

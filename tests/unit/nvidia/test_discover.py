@@ -66,6 +66,18 @@ def test_display_card_is_skipped(node: Any, nvml: Any, make_gpu: MakeGpu, name: 
     assert found.bus == {device.pci_address for device in found.devices}
 
 
+def test_gpu_in_mig_mode(node: Any, nvml: Any, make_gpu: MakeGpu) -> None:
+    """A GPU in MIG mode is not served whole, is named, and is not waited for."""
+    nvml.gpus[1] = make_gpu(1, mig_enabled=True)
+    nvml.gpus[2] = make_gpu(2, mig_enabled=False)
+    for n in range(4):
+        node.pci(f"0000:{16 + n:02x}:00.0")
+    found = scan(node, nvml)
+    assert [device.index for device in found.devices] == [0, 2, 3]
+    assert found.bus == {device.pci_address for device in found.devices}
+    assert found.problems[0].startswith("GPU 1 (GPU-1) is not served: its MIG mode is on")
+
+
 @pytest.mark.parametrize("code", [Code.GPU_IS_LOST, Code.UNKNOWN, Code.NOT_SUPPORTED])
 def test_one_gpu_fails_alone(node: Any, nvml: Any, code: Code) -> None:
     """A GPU that cannot be read is one problem; the others are found."""
