@@ -7,6 +7,7 @@ goes through a second file, so that a crash or a full disk leaves the old one wh
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import stat
@@ -14,7 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -79,7 +80,6 @@ class State:
 
     """
 
-    version: int = VERSION
     identity: Identity = Identity()
     boot: str = ""
     config_text: str | None = None
@@ -120,7 +120,7 @@ def save(path: Path, state: State) -> str:
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(part, _adapter().dump_json(state))
+        _write(part, _sealed(_adapter().dump_json(state)))
         part.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
@@ -221,27 +221,31 @@ def _read(path: Path) -> bytes:
     return data
 
 
+def _sealed(data: bytes) -> bytes:
+    """Put the line before the state that proves it whole: ours says version and digest."""
+    header = {"version": VERSION, "sha256": hashlib.sha256(data).hexdigest()}
+    return json.dumps(header).encode() + b"\n" + data
+
+
 def _parsed(data: bytes) -> State:
+    header, _, body = data.partition(b"\n")
     try:
-        raw = json.loads(data, parse_constant=_refuse_constant)
-        _check_version(raw)
-        state = _adapter().validate_json(data, strict=True)
-        restore(state, now=0.0)  # whatever the text allows and the ranges do not
+        _check_header(json.loads(header), body)
+        state = _adapter().validate_json(body, strict=True)
+        restore(state, now=0.0)  # whatever the types allow and the ranges do not
     except (ValueError, RecursionError) as error:
         raise _UnusableError(f"is broken: {_short(error)}") from error
     return state
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no time")
-
-
-def _check_version(raw: Any) -> None:
-    version = raw.get("version") if isinstance(raw, dict) else None
+def _check_header(header: Any, body: bytes) -> None:
+    version = header.get("version") if isinstance(header, dict) else None
     if not isinstance(version, int):
-        raise _UnusableError("is broken: it names no version")
+        raise _UnusableError("is broken: its first line names no version")
     if version != VERSION:
         raise _UnusableError(f"has format {version}, and this daemon reads format {VERSION}")
+    if header.get("sha256") != hashlib.sha256(body).hexdigest():
+        raise _UnusableError("is broken: it is not as it was written")
 
 
 def _check_identity(found: Identity, ours: Identity) -> None:
