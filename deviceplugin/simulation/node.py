@@ -4,6 +4,7 @@ The kubelet and the demo pods are threads here; the daemon is the real one, a pr
 its own over a simulated driver. Threads put facts into a queue; the loop alone tells them.
 """
 
+import io
 import os
 import queue
 import signal
@@ -68,6 +69,9 @@ def run(
 
 
 def _reporter(*, as_json: bool) -> Reporter:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # An arrow that the locale cannot write must not end the node.
+        sys.stdout.reconfigure(errors="replace")
     console = Console()
     if as_json or not console.is_terminal or console.is_dumb_terminal:
         return LineReporter(sys.stdout, json_lines=as_json)

@@ -71,9 +71,14 @@ def command(*arguments: str) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def environment() -> Mapping[str, str]:
-    """Our environment without settings of the daemon's."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("DEVICEPLUGIN_")}
+def environment() -> Iterator[Mapping[str, str]]:
+    """Our environment without settings of the daemon's, and with a short temporary folder.
+
+    Simulations that are killed leave their folders in it.
+    """
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("DEVICEPLUGIN_")}
+    with tempfile.TemporaryDirectory(prefix="dp", ignore_cleanup_errors=True) as name:
+        yield {**ours, "TMPDIR": name}
 
 
 @pytest.fixture
@@ -97,13 +102,6 @@ def start(environment: Mapping[str, str]) -> Iterator[Start]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Make a folder with a short path, for sockets."""
-    with tempfile.TemporaryDirectory(prefix="dp") as name:
-        yield Path(name)
 
 
 @pytest.fixture

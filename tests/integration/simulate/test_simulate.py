@@ -156,6 +156,24 @@ def test_plain_lines(
     assert "ended after" in lines[-1]
 
 
+def test_a_poor_locale_gets_the_story_too(
+    simulate_command: Callable[..., tuple[str, ...]], environment: Mapping[str, str]
+) -> None:
+    """Where the output can only be ASCII, what cannot be written becomes a question mark."""
+    with subprocess.Popen(
+        simulate_command("l4x1"),
+        stdout=subprocess.PIPE,
+        env={**environment, "PYTHONIOENCODING": "ascii"},
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        while lines[-1] and b"allocatable 0 ? 1" not in lines[-1]:
+            lines.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readlines()[-1].endswith(b"removed\n")
+        assert process.wait(PATIENCE) == 0
+
+
 def test_a_terminal_gets_the_live_view(
     simulate_command: Callable[..., tuple[str, ...]], environment: Mapping[str, str]
 ) -> None:
