@@ -80,6 +80,7 @@ class Faults:
         records: by device and kind.
         good: when each device was last seen good.
         resets: last reset of each device; None stands for all of them.
+        inferred: last time that a fault of a kind being over told of a reset unseen.
 
     """
 
@@ -87,6 +88,7 @@ class Faults:
     records: Mapping[tuple[DeviceId, str], Record] = field(default_factory=dict)
     good: Mapping[DeviceId, float] = field(default_factory=dict)
     resets: Mapping[DeviceId | None, float] = field(default_factory=dict)
+    inferred: Mapping[tuple[DeviceId, str], float] = field(default_factory=dict)
 
     def raised(self, symptom: Symptom) -> "Faults":
         """Add a sighting, harmless ones too: the config may come to judge them otherwise."""
@@ -105,6 +107,12 @@ class Faults:
         if at <= self.resets.get(device, NEVER):
             return self
         return replace(self, resets={**self.resets, device: at})
+
+    def reset_inferred(self, device: DeviceId, witness: str, at: float) -> "Faults":
+        """Add that a device is without fault ``witness``: where it stood, a reset ended it."""
+        if at <= self.inferred.get((device, witness), NEVER):
+            return self
+        return replace(self, inferred={**self.inferred, (device, witness): at})
 
     def verdict(self, policy: HealthPolicy) -> Mapping[DeviceId, Fault]:
         """The fault to report for each Unhealthy device: the worst, of those the oldest."""
@@ -150,8 +158,23 @@ class Faults:
         if action is Action.RECOVER:
             return self.good.get(device, NEVER) - hold_down(record, self.recovery)
         if action is Action.RESET:
-            return max(self.resets.get(device, NEVER), self.resets.get(None, NEVER))
+            return self._reset(device)
         return NEVER
+
+    def _reset(self, device: DeviceId) -> float:
+        seen = max(self.resets.get(device, NEVER), self.resets.get(None, NEVER))
+        inferred = (
+            at
+            for (each, kind), at in self.inferred.items()
+            if each == device and self._stood(device, kind, seen, at)
+        )
+        return max([seen, *inferred])
+
+    def _stood(self, device: DeviceId, kind: str, after: float, until: float) -> bool:
+        record = self.records.get((device, kind))
+        return record is not None and any(
+            first <= until and last > after for first, last in record.episodes
+        )
 
 
 def judged(kind: str, default: Action, policy: HealthPolicy) -> Action:

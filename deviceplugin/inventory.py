@@ -188,11 +188,16 @@ def _health(inventory: Inventory, event: ev.Symptom | ev.SeenGood | ev.WasReset)
         case ev.SeenGood(device=device, at=at):
             faults = faults.seen_good(device, at)
         case ev.WasReset(device=reset, at=at, witness=kind):
-            on_record = any(record == (reset, kind) for record in faults.records)
-            faults = faults.was_reset(reset, at) if on_record or not kind else faults
+            faults = _reset(faults, reset, kind, at)
         case _:
             assert_never(event)
     return inventory if faults is inventory.faults else replace(inventory, faults=faults)
+
+
+def _reset(faults: Faults, device: DeviceId | None, witness: str, at: float) -> Faults:
+    if witness and device is not None:
+        return faults.reset_inferred(device, witness, at)
+    return faults.was_reset(device, at)
 
 
 def _pods(

@@ -33,8 +33,10 @@ def folded(*events: ev.Symptom | ev.SeenGood | ev.WasReset) -> Faults:
                 faults = faults.raised(event)
             case ev.SeenGood(device=device, at=at):
                 faults = faults.seen_good(device, at)
-            case ev.WasReset(device=reset, at=at):
-                faults = faults.was_reset(reset, at)
+            case ev.WasReset(device=str() as of, at=at, witness=str(kind)) if kind:
+                faults = faults.reset_inferred(DeviceId(of), kind, at)
+            case ev.WasReset(device=of, at=at):
+                faults = faults.was_reset(of, at)
     return faults
 
 
@@ -50,7 +52,10 @@ def reset(at: float, device: DeviceId | None = GPU) -> ev.WasReset:
 
 XID79 = symptom(10.0, "xid-79", Action.REBOOT)
 XID48 = symptom(10.0, "xid-48", Action.RESET)
+LATER48 = symptom(12.0, "xid-48", Action.RESET)
 LOST = symptom(10.0)
+DEMAND = symptom(10.0, "recovery-action", Action.RESET)
+OVER = ev.WasReset(device=GPU, at=20.0, witness="recovery-action")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +72,9 @@ LOST = symptom(10.0)
         pytest.param([XID48, reset(11.0)], None, id="reset-after-the-fault"),
         pytest.param([XID48, reset(11.0, None)], None, id="reset-of-all"),
         pytest.param([XID48, reset(11.0, OTHER)], "xid-48", id="reset-of-another"),
+        pytest.param([XID48, DEMAND, OVER], None, id="reset-inferred"),
+        pytest.param([XID48, OVER], "xid-48", id="nothing-to-infer-from"),
+        pytest.param([DEMAND, reset(11.0), LATER48, OVER], "xid-48", id="demand-was-met-before"),
         pytest.param([XID79, reset(11.0), good(1e6)], "xid-79", id="reboot-nothing-else"),
         pytest.param([symptom(10.0, "xid-13", Action.EVENT)], None, id="event-is-harmless"),
         pytest.param([symptom(10.0, "xid-13", Action.IGNORE)], None, id="ignored"),
@@ -166,6 +174,7 @@ def test_lasting_faults_keep_the_vendors_action() -> None:
 _times = st.integers(0, 12).map(lambda n: n * 7.0)
 _kinds: Mapping[str, Action] = {
     "lost": Action.RECOVER,
+    "recovery-action": Action.RESET,
     "xid-48": Action.RESET,
     "xid-79": Action.REBOOT,
     "xid-13": Action.EVENT,
@@ -176,6 +185,7 @@ _evidence = st.one_of(
     ),
     st.tuples(_times, st.sampled_from([GPU, OTHER])).map(lambda drawn: good(*drawn)),
     st.tuples(_times, st.sampled_from([GPU, OTHER, None])).map(lambda drawn: reset(*drawn)),
+    _times.map(lambda at: ev.WasReset(device=GPU, at=at, witness="recovery-action")),
 )
 
 
