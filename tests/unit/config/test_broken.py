@@ -10,6 +10,9 @@ from deviceplugin.config import document
 from deviceplugin.config.document import DocumentError
 from deviceplugin.config.load import ConfigInvalidError, load
 from deviceplugin.config.rules import Problem
+from deviceplugin.inventory import Inventory
+from deviceplugin.model import Device, DeviceId, ResourceName
+from deviceplugin.sharing.plan import plan
 
 BATCHES = 20
 BATCH = 500
@@ -119,14 +122,22 @@ def good(configs: Path) -> tuple[bytes, ...]:
     return (*(text.strip().encode() for text in plain), dense + more)
 
 
+GPUS = tuple(
+    Device(id=DeviceId(f"GPU-{index}"), resource=ResourceName("nvidia.com/gpu"), index=index)
+    for index in range(4)
+)
+
+
 def findings(content: bytes) -> tuple[Problem, ...]:
-    """Read bytes as the daemon does; () when they are a valid config."""
+    """Read bytes as the daemon does; () when they are a valid config, which can be planned."""
     try:
-        load("nvidia", document.decode(content), file="f.yaml")
+        config = load("nvidia", document.decode(content), file="f.yaml")
     except DocumentError as error:
         return (error.problem("f.yaml"),)
     except ConfigInvalidError as error:
         return error.problems
+    node = Inventory(devices={gpu.id: gpu for gpu in GPUS}, scanned=True, config=config)
+    assert set(plan(node).targets) == {gpu.id for gpu in GPUS}
     return ()
 
 
