@@ -5,7 +5,7 @@ a held unit stays listed; a unit is Healthy under one name at most; Healthy unit
 exceed the target; the number of Healthy units never dips on the way to a larger target.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deviceplugin.inventory import Inventory
@@ -29,6 +29,7 @@ class Case:
 
     Attributes:
         target: None for a device that this node does not know.
+        found: False for one that is known and missing.
         shelves: what is listed of it.
         held: what pods hold of it, names included under which we list nothing.
 
@@ -36,6 +37,7 @@ class Case:
 
     device: DeviceId
     target: Target | None
+    found: bool
     shelves: Mapping[ResourceName, Shelf]
     held: Held
     moment: Moment
@@ -61,35 +63,38 @@ class Settled:
 def step(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> Listing:
     """The next list. Pure, and a fixed point when nothing changes but ``now``."""
     ours = dict.fromkeys([*listing.shelves, *plan.resources])
-    defaults = dict.fromkeys(each.device.resource for each in inventory.known.values())
-    held = by_device(inventory.holders.held(now), ours | defaults)
-    moment = Moment(
-        now=now,
-        holders=inventory.holders,
-        withdrawn_hold=inventory.bounds.withdrawn_hold,
-    )
+    # A name once listed stays, so that its stream stays.
     shelves: dict[ResourceName, dict[DeviceId, Shelf]] = {name: {} for name in listing.shelves}
     waiting: dict[tuple[Target, str], list[DeviceId]] = {}
+    for case in _cases(listing, plan, inventory, now):
+        settled = settle(case) if case.found else _frozen(case)
+        for name, shelf in settled.shelves.items():
+            if shelf and name in ours:
+                shelves.setdefault(name, {})[case.device] = shelf
+        if settled.waits and case.target:
+            waiting.setdefault((case.target, settled.waits), []).append(case.device)
+    reasons = tuple(_waiting(target, why, each) for (target, why), each in waiting.items())
+    return Listing(shelves=shelves, targets=plan.targets, waiting=reasons)
+
+
+def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> Iterator[Case]:
+    moment = Moment(
+        now=now, holders=inventory.holders, withdrawn_hold=inventory.bounds.withdrawn_hold
+    )
+    # Pods of a predecessor hold devices under their plain name, whether we list that or not.
+    defaults = [each.device.resource for each in inventory.known.values()]
+    names = dict.fromkeys([*listing.shelves, *plan.resources, *defaults])
+    held = by_device(inventory.holders.held(now), names)
     for device in {**plan.targets, **listing.devices(), **held}:
-        case = Case(
+        target = plan.targets.get(device)
+        yield Case(
             device=device,
-            target=plan.targets.get(device),
+            target=target,
+            found=target is None or device in inventory.devices,
             shelves=listing.of_device(device),
             held=held.get(device, {}),
             moment=moment,
         )
-        frozen = case.target is not None and device not in inventory.devices
-        settled = _frozen(case) if frozen else settle(case)
-        for name, shelf in settled.shelves.items():
-            if shelf and name in ours:
-                shelves.setdefault(name, {})[device] = shelf
-        if settled.waits and case.target:
-            waiting.setdefault((case.target, settled.waits), []).append(device)
-    return Listing(
-        shelves=shelves,
-        targets=plan.targets,
-        waiting=tuple(_waiting(target, why, each) for (target, why), each in waiting.items()),
-    )
 
 
 def settle(case: Case) -> Settled:
