@@ -20,6 +20,8 @@ _TRUE = frozenset({"1", "t", "true"})
 _FALSE = frozenset({"0", "f", "false"})
 
 _NO_EFFECT = {
+    "CONFIG_FILE": "name the config with --config",
+    "KUBELET_SOCKET": "name the kubelet's folder with --plugin-dir",
     "CDI_FEATURE_FLAGS": "CDI specs are used as they are found and none is generated",
     "CDI_DISABLE_HOOKS": "CDI specs are used as they are found and none is generated",
 }

@@ -10,6 +10,13 @@ from deviceplugin.config.rules import Problem
 from deviceplugin.config.scalars import shown
 from deviceplugin.config.schema_common import Block
 
+_OBJECT = "leave the Kubernetes object out: the file holds only what stands under one key of data"
+
+_OF_OTHER_FILES = {
+    **dict.fromkeys(("apiVersion", "kind", "metadata", "data"), _OBJECT),
+    "mig-configs": "remove it: MIG layouts are not supported yet",
+}
+
 
 @dataclass(slots=True, kw_only=True)
 class KeyCheck:
@@ -87,6 +94,8 @@ class KeyCheck:
             self._warn(entry, loc, f"has no effect here: {why}")
 
     def _remedy(self, key: str, block: type[Block], loc: Loc) -> str:
+        if key in _OF_OTHER_FILES:
+            return _OF_OTHER_FILES[key]
         places = tuple(place for place in _places(self.schema, key) if place != path(loc))
         if places:
             return f"it belongs elsewhere: write {' or '.join(places[:3])}"

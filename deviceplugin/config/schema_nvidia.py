@@ -241,10 +241,14 @@ class Imex(Block):
         why="Channels that each container gets. Default none; others are refused.",
         alias="channelIDs",
         env=("IMEX_CHANNEL_IDS",),
+        no_effect="no IMEX channel is handed out",
         write="[]",
     )
     required: bool = key(
-        default=False, why="Fail when a channel is missing. Default false.", env=("IMEX_REQUIRED",)
+        default=False,
+        why="Fail when a channel is missing. Default false.",
+        env=("IMEX_REQUIRED",),
+        no_effect="no IMEX channel is handed out",
     )
 
 
@@ -270,9 +274,7 @@ class NvidiaConfig(CommonConfig):
         why="Names for resources by product.",
         no_effect="resources keep their names; use rename under sharing",
     )
-    imex: Imex = key(
-        default=Imex(), why="IMEX channels.", no_effect="no IMEX channel is handed out"
-    )
+    imex: Imex = key(default=Imex(), why="IMEX channels. Default: none.")
     health: Health = key(
         default=Health(), why="Which faults count. Default: this plugin's own table."
     )

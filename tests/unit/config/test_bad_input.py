@@ -81,6 +81,20 @@ ONE_PROBLEM = {
         "belongs elsewhere: write sharing.timeSlicing.resources",
     ),
     "nothing like it": ("qqqq: 1\n", 1, "qqqq", "an unknown key", "remove it, or write one of"),
+    "a whole ConfigMap": (
+        "version: v1\napiVersion: v1\n",
+        2,
+        "apiVersion",
+        "an unknown key",
+        "leave the Kubernetes object out",
+    ),
+    "MIG layouts": (
+        "version: v1\nmig-configs: {}\n",
+        2,
+        "mig-configs",
+        "an unknown key",
+        "not supported yet",
+    ),
     "key of another case twice": (
         "version: v1\nVersion: v1\n",
         2,

@@ -91,7 +91,7 @@ EFFECTS = {
     "resources.mig": ("", "resources: {mig: []}", "warnings"),
     "resources.mig.pattern": ("", "resources: {mig: [{pattern: x}]}", "refused"),
     "resources.mig.name": ("", "resources: {mig: [{name: x}]}", "refused"),
-    "imex": ("", "imex: {}", "warnings"),
+    "imex": ("", "imex: {required: true}", "warnings"),
     "imex.channelIDs": ("", "imex: {channelIDs: [0]}", "refused"),
     "imex.required": ("", "imex: {required: true}", "warnings"),
     "health": ("", "health: {xids: {79: ignore}}", "health"),
@@ -130,6 +130,6 @@ def test_said(key: str) -> None:
 def test_no_effect_is_said() -> None:
     """Where a key has no effect, its description says so and why."""
     useless = {key: why for key, field in KEYS.items() if (why := extra(field, "x-no-effect"))}
-    assert len(useless) == 11
+    assert len(useless) == 12
     for key, why in useless.items():
         assert f"No effect here: {why}." in str(KEYS[key].description)

@@ -68,6 +68,9 @@ NO_EFFECT = {
     "USE_NODE_FEATURE_API": "true",
     "CDI_FEATURE_FLAGS": "x",
     "CDI_DISABLE_HOOKS": "x",
+    "IMEX_REQUIRED": "true",
+    "CONFIG_FILE": "/etc/x.yaml",
+    "KUBELET_SOCKET": "/x/kubelet.sock",
 }
 
 

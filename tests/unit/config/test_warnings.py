@@ -20,7 +20,8 @@ NO_EFFECT = {
     "nvidiaCTKPath": ("flags: {plugin: {nvidiaCTKPath: /usr/bin/x}}", "none is generated"),
     "gfd": ("flags: {gfd: {oneshot: true, noTimestamp: true, sleepInterval: 5s}}", "node labels"),
     "resources": ("resources: {gpus: [{pattern: 'A100*', name: gpu}], mig: []}", "use rename"),
-    "imex": ("imex: {channelIDs: [], required: true}", "no IMEX channel"),
+    "channelIDs": ("imex: {channelIDs: []}", "no IMEX channel"),
+    "required": ("imex: {required: true}", "no IMEX channel"),
 }
 
 
