@@ -4,6 +4,8 @@ Everything else emits frozen events into the queue or reads what is published he
 A turn folds the waiting events, plans, and publishes what differs; nothing in it is slow.
 """
 
+import collections
+import contextlib
 import logging
 import queue
 import threading
@@ -42,6 +44,10 @@ BATCH = 1000
 EXIT = 0.5
 """Seconds of the time limit that are left for the end of the process itself."""
 
+SERVED_LATER = 0.01
+"""Seconds: what only counts and logs (an Allocate) is folded so much later, many at a time.
+Done at once, it would take the interpreter from the very reply that the kubelet waits for."""
+
 _ONLY_SERVING = (ev.Allocated, ev.PreferredAnswered, ev.ListSent, ev.StreamsChanged)
 
 
@@ -54,15 +60,19 @@ class Daemon:
         backend: Backend,
         status: Published[observing.Status],
         environment: Mapping[str, str],
+        *,
+        on_registered: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing starts here."""
+        """Nothing starts here. ``on_registered`` is called at each accepted registration."""
         self._settings = settings
         self._backend = backend
         self._status = status
         self._environment = environment
+        self._on_registered = on_registered
         self._clock = clock
         self._queue: queue.SimpleQueue[ev.Event | None] = queue.SimpleQueue()
+        self._served: collections.deque[ev.Event] = collections.deque()
         self._views: Published[Views] = Published({})
         self._kept: Published[state.State | None] = Published(None)
         self._journal = Journal()
@@ -89,7 +99,12 @@ class Daemon:
 
     def emit(self, event: ev.Event) -> None:
         """Hand an event to the loop; from any thread, never blocks."""
-        self._queue.put(event)
+        if self._draining or not isinstance(event, _ONLY_SERVING):
+            self._queue.put(event)
+            return
+        self._served.append(event)
+        if len(self._served) == 1:
+            self.wake()
 
     def wake(self) -> None:
         """Have the loop look at its stop flag; safe in a signal handler."""
@@ -165,21 +180,28 @@ class Daemon:
         """Events that are there, at least one unless the time came to plan anyway."""
         timeout = min(LONGEST_TURN, max(0.0, self._wake_at - self._clock()))
         batch: list[ev.Event] = []
-        try:
-            first = self._queue.get(timeout=timeout)
-            while first is not None and len(batch) < BATCH:
-                batch.append(first)
-                first = self._queue.get_nowait()
-        except queue.Empty:
-            pass
+        with contextlib.suppress(queue.Empty):
+            event = self._queue.get(timeout=timeout)
+            if event is None and self._served:
+                event = self._queue.get(timeout=SERVED_LATER)
+            while event is not None and len(batch) < BATCH:
+                batch.append(event)
+                event = self._queue.get_nowait()
+        while self._served:
+            batch.append(self._served.popleft())
         return batch
 
     def _fold(self, event: ev.Event) -> None:
         self._inventory = inv.apply(self._inventory, event)
         self._status.set(observing.apply(self._status.value, event))
         self._journal.event(event)
-        if isinstance(event, ev.ConfigAccepted):
-            self._config_text = event.text
+        match event:
+            case ev.ConfigAccepted(text=text):
+                self._config_text = text
+            case ev.RegistrationTried(error=""):
+                self._on_registered()
+            case _:
+                pass
 
     def _see_hang(self, now: float) -> None:
         """A driver call cannot be ended, but it can be told that it hangs."""
