@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +25,10 @@ from deviceplugin.observe.status import Status
 from deviceplugin.published import Published
 
 logger = logging.getLogger(__name__)
+
+WARM_AFTER = 3.0
+"""Seconds from the first registration to the load of the metrics library. A restarted kubelet
+admits its pods just then, and an import would keep the interpreter from answering."""
 
 
 def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -37,29 +42,51 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     settings = run_settings(arguments, environment, arguments.vendor)
     logs.configure(settings.log_format, settings.log_level)
     status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
-    alive: list[Callable[[], str]] = []
-    http = HttpServer(settings.metrics_address, status, lambda: alive[0]() if alive else "")
+    serving = _Serving()
+    http = HttpServer(settings.metrics_address, status, serving.alive)
     http.start()
+    serving.warm = http.warm
     try:
         with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
-            return _serve(settings, environment, status, alive.append, Path(folder))
+            return _serve(settings, environment, status, serving, Path(folder))
     finally:
         http.stop()
+
+
+@dataclass(slots=True)
+class _Serving:
+    """What the HTTP server and the daemon, which comes later, need of each other."""
+
+    check: Callable[[], str] = lambda: ""
+    warm: Callable[[], None] = lambda: None
+    _warmed: bool = False
+
+    def alive(self) -> str:
+        """Ask the daemon's own sockets; "" while there is no daemon to ask."""
+        return self.check()
+
+    def registered(self) -> None:
+        """Load the metrics library some time after the first registration."""
+        if not self._warmed:
+            self._warmed = True
+            timer = threading.Timer(WARM_AFTER, self.warm)
+            timer.daemon = True
+            timer.start()
 
 
 def _serve(
     settings: RunSettings,
     environment: Mapping[str, str],
     status: Published[Status],
-    set_alive: Callable[[Callable[[], str]], None],
+    serving: _Serving,
     folder: Path,
 ) -> int:
     # Imported late: config and watching cost a third of a second (see the module's text).
     from deviceplugin.daemon import Daemon  # noqa: PLC0415
 
     backend = backends.load(settings.vendor).create(_options(settings, folder))
-    daemon = Daemon(settings, backend, status, environment)
-    set_alive(daemon.self_check)
+    daemon = Daemon(settings, backend, status, environment, on_registered=serving.registered)
+    serving.check = daemon.self_check
     logger.info(
         "starting",
         extra={
