@@ -20,8 +20,12 @@ Outcome = ConfigAccepted | ConfigRefused | ConfigMissing
 SETTLE = 0.1
 """Seconds for which a plain file must be still: a truncated write can be valid YAML."""
 
-LOOK_EVERY = 0.5
-"""Seconds between looks that inotify did not ask for: it may be exhausted or blind there."""
+LOOK_EVERY = 2.0
+"""Seconds between looks that inotify did not ask for: it may be blind there; more often costs
+idle CPU."""
+
+STOP_EVERY = 0.5
+"""Seconds between looks at the stop flag; much cheaper than a look at the file."""
 
 
 def read(path: Path, vendor: str, env: Mapping[str, str], now: float) -> Outcome:
@@ -126,7 +130,7 @@ class ConfigWatch:
                 again = self._step(emit)
                 # Setting up inotify takes its time, and a change meanwhile shows in the next look.
                 if not notices.follow(deciding_folders(self.path)):
-                    notices.changed.wait(min(again, LOOK_EVERY))
+                    _rest(notices, stop, min(again, LOOK_EVERY))
 
     def _step(self, emit: Emit) -> float:
         """Look, read when it is time; returns in how many seconds to look again."""
@@ -158,3 +162,11 @@ class ConfigWatch:
         if bare != self._last:
             self._last = bare
             emit(outcome)
+
+
+def _rest(notices: FolderNotices, stop: threading.Event, seconds: float) -> None:
+    """Wait for a notice or the time; an end is noticed within ``STOP_EVERY``."""
+    slices = int(seconds / STOP_EVERY) + 1
+    for _ in range(slices):
+        if stop.is_set() or notices.changed.wait(seconds / slices):
+            return
