@@ -11,7 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.events import (
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
@@ -20,6 +27,14 @@ from deviceplugin.simulation.sections import TextInvalidError
 from deviceplugin.simulation.timeline import Step, read_line
 
 logger = logging.getLogger(__name__)
+
+# Not opening and closing without a write: our own reads would wake us for ever.
+_WRITES: list[type[FileSystemEvent]] = [
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileClosedEvent,
+]
 
 
 class ControlFile(FileSystemEventHandler):
@@ -94,7 +109,7 @@ def observe(folder: Path, handler: FileSystemEventHandler, stop: threading.Event
 def _started(
     observer: BaseObserver, handler: FileSystemEventHandler, folder: Path
 ) -> BaseObserver | None:
-    observer.schedule(handler, str(folder))
+    observer.schedule(handler, str(folder), event_filter=_WRITES)
     try:
         observer.start()
     except OSError as error:
