@@ -60,8 +60,13 @@ def example_table() -> Iterator[str]:
     yield "| example | shows |"
     yield "|---|---|"
     for path in sorted((ROOT / "configs").glob("*.yaml")):
-        title = path.read_text().splitlines()[0].removeprefix("#").strip().rstrip(".")
-        yield f"| [{path.name}](configs/{path.name}) | {title} |"
+        yield f"| [{path.name}](configs/{path.name}) | {_first_sentence(path.read_text())} |"
+
+
+def _first_sentence(text: str) -> str:
+    comments = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    words = [line.removeprefix("#").strip() for line in comments if "language-server" not in line]
+    return re.split(r"[.:] ", " ".join(words).strip() + " ")[0]
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
