@@ -8,15 +8,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from deviceplugin.api.v1beta1 import api_pb2, api_pb2_grpc
 from deviceplugin.simulation.kubelet import ChangeKind, SimulatedKubelet
 
 ERAS = ("1.36", "1.37")
@@ -48,7 +52,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
 class Daemon:
     """``deviceplugin run nvidia`` as a process of its own."""
 
-    def __init__(self, command: list[str], log_file: Path) -> None:
+    def __init__(self, command: list[str], log_file: Path, user: int | None = None) -> None:
         self.log_file = log_file
         self.begun = time.monotonic()
         known = ("PATH", "HOME", "LANG", "VIRTUAL_ENV")
@@ -58,6 +62,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                user=user,
                 env={name: os.environ[name] for name in known if name in os.environ},
             )
 
@@ -180,6 +185,58 @@ class Control:
         return time.monotonic()
 
 
+class Rival(api_pb2_grpc.DevicePluginServicer):
+    """Somebody else's plugin, which registers a resource name of ours."""
+
+    def __init__(self, folder: Path, *ids: str) -> None:
+        self._ids = ids
+        self._left = threading.Event()
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        api_pb2_grpc.add_DevicePluginServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{folder / 'rival.sock'}")
+        self._server.start()
+        request = api_pb2.RegisterRequest(
+            version="v1beta1", endpoint="rival.sock", resource_name="nvidia.com/gpu"
+        )
+        with grpc.insecure_channel(f"unix:{folder / 'kubelet.sock'}") as channel:
+            api_pb2_grpc.RegistrationStub(channel).Register(request, timeout=10)
+
+    def GetDevicePluginOptions(  # noqa: N802 - the API's name
+        self, request: api_pb2.Empty, context: grpc.ServicerContext
+    ) -> api_pb2.DevicePluginOptions:
+        """Want nothing."""
+        del request, context
+        return api_pb2.DevicePluginOptions()
+
+    def ListAndWatch(  # noqa: N802 - the API's name
+        self, request: api_pb2.Empty, context: grpc.ServicerContext
+    ) -> Iterator[api_pb2.ListAndWatchResponse]:
+        """List its ids once, and stay."""
+        del request, context
+        devices = [api_pb2.Device(ID=id_, health="Healthy") for id_ in self._ids]
+        yield api_pb2.ListAndWatchResponse(devices=devices)
+        self._left.wait()
+
+    def leave(self) -> None:
+        """End the stream and the server."""
+        self._left.set()
+        self._server.stop(None).wait()
+
+
+@pytest.fixture
+def rival(root: Path) -> Iterator[Callable[..., Rival]]:
+    """Register other plugins under our name; those that are left leave at the end."""
+    came: list[Rival] = []
+
+    def come(*ids: str) -> Rival:
+        came.append(Rival(root / "device-plugins", *ids))
+        return came[-1]
+
+    yield come
+    for each in came:
+        each.leave()
+
+
 @pytest.fixture(scope="session")
 def until() -> Callable[..., bool]:
     """Wait for a condition."""
@@ -226,7 +283,9 @@ def start(root: Path, config: ConfigFile, control: Control) -> Iterator[Callable
     """Start daemons beside the one kubelet; each is killed at the end, and its log shown."""
     started: list[Daemon] = []
 
-    def start_one(*flags: str, machine: str = "h100x8", **timings: float) -> Daemon:
+    def start_one(
+        *flags: str, machine: str = "h100x8", user: int | None = None, **timings: float
+    ) -> Daemon:
         asked = {name.replace("_", "-"): value for name, value in timings.items()}
         command = [sys.executable, "-m", "deviceplugin", "run", "nvidia", "--simulate", machine]
         command += ["--simulate-control", str(control.path), "--config", str(config.path)]
@@ -234,7 +293,8 @@ def start(root: Path, config: ConfigFile, control: Control) -> Iterator[Callable
         command += ["--state-dir", str(root / "state"), "--metrics-address", "127.0.0.1:0"]
         for name, value in {**TIMINGS, **asked}.items():
             command += ["--timing", f"{name}={value}"]
-        started.append(Daemon([*command, *flags], root / f"daemon{len(started)}.log"))
+        log_file = root / f"daemon{len(started)}.log"
+        started.append(Daemon([*command, *flags], log_file, user))
         return started[-1]
 
     yield start_one
