@@ -16,7 +16,8 @@ from deviceplugin.kubelet.admission import Admission
 from deviceplugin.kubelet.audit import AuditRules, AuditState, audit
 from deviceplugin.kubelet.holders import HoldersPoller
 from deviceplugin.kubelet.options import KubeletOptions
-from deviceplugin.kubelet.registration import Registration, Surroundings
+from deviceplugin.kubelet.registration import Registration
+from deviceplugin.kubelet.surroundings import Surroundings
 from deviceplugin.model import ResourceName, Views
 from deviceplugin.published import Published
 from deviceplugin.watch.kubelet_socket import KubeletSeen, KubeletSocketWatch
@@ -57,6 +58,7 @@ class KubeletSide:
             emit=emit,
             suspect=self._watch.suspect,
             gate=self._admission,
+            stop=self._stop,
         )
         self._known = False
         self._audit = AuditState()

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from deviceplugin.api.v1beta1 import api_pb2_grpc
-from deviceplugin.events import Event
+from deviceplugin.events import Event, RegistrationTried
 from deviceplugin.kubelet.manager import KubeletSide
 from deviceplugin.kubelet.options import KubeletOptions
 from deviceplugin.model import (
@@ -138,7 +138,13 @@ class Rig:
         self.side.start()
         self.side.serve(list(self.views.value))
         assert self.allocatable(count)
+        # The kubelet counts the list some moments before it answers Register.
+        assert self.record.wait(self._all_registered)
         return self
+
+    def _all_registered(self) -> bool:
+        tried = self.record.of(RegistrationTried)
+        return {event.resource for event in tried if not event.error} >= set(self.views.value)
 
     def show(self, *views: ResourceView) -> None:
         """Publish these views."""

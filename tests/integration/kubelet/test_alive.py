@@ -60,7 +60,7 @@ def test_blocked_server_is_not_alive(make_rig: Callable[..., Any]) -> None:
     (registration,) = rig.side._registrations.values()
     release = threading.Event()
     for _ in range(rig.options.stream_slots + rig.options.unary_reserve):
-        registration._generation._pool.submit(release.wait)
+        registration._life.generation._pool.submit(release.wait)
     problem = rig.side.self_check()
     release.set()
     assert rig.sockets()[0] in problem

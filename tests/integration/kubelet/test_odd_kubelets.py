@@ -109,7 +109,8 @@ def test_accepted_without_stream(
     endpoints = [event.endpoint for event in record.of(RegistrationTried)]
     assert len(set(endpoints)) == len(endpoints)
     assert len(list(folder.glob("nvidia-*.sock"))) <= 1
-    assert "opened no stream" in caplog.text
+    words = [vars(line)["error"] for line in caplog.records if "failed" in line.message]
+    assert words == ["the kubelet accepted and opened no stream within 0.05 s"]
 
 
 def test_register_has_a_deadline(folder: Path, side: Any, record: Any) -> None:

@@ -60,7 +60,7 @@ def test_kubelet_restart_registers_at_once(make_rig: Callable[..., Any]) -> None
     rig.kubelet.restart()
     assert rig.allocatable(8)
     assert time.monotonic() - begun < 5
-    assert len(registrations(rig)) == 2
+    assert rig.record.wait(lambda: len(registrations(rig)) == 2)
     assert len(rig.sockets()) == 1
     assert rig.sockets() != before
     assert [event.state for event in rig.record.of(KubeletChanged)][-1] == "restarted"
@@ -203,6 +203,7 @@ def test_second_process_waits_for_the_lock(make_rig: Callable[..., Any]) -> None
     first.side.stop(2.0)
     released = time.monotonic()
     assert second.allocatable(8)
+    assert second.record.wait(lambda: registrations(second))
     assert second.record.of(LockChanged)[-1].held
     assert registrations(second)[0].at - released >= 0.2, "the first one's stream just ended"
 

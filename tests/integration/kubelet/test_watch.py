@@ -1,5 +1,6 @@
 """Following kubelet.sock, with inotify and without."""
 
+import itertools
 import socket
 import threading
 import time
@@ -49,8 +50,9 @@ def wait_for(seen: Published[KubeletSeen], *, there: bool, timeout: float = 5.0)
 
 
 def states(record: Any) -> list[str]:
-    """States told so far."""
-    return [event.state for event in record.of(KubeletChanged)]
+    """States told so far; one told twice with other words counts once."""
+    told = [event.state for event in record.of(KubeletChanged)]
+    return [state for state, _ in itertools.groupby(told)]
 
 
 def test_noticed_within_milliseconds(root: Path, watch: Any, record: Any) -> None:
