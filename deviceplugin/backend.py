@@ -71,6 +71,25 @@ class Backend(Protocol):
         """How to hand these devices to containers under this config. Pure."""
 
 
+@runtime_checkable
+class Configurable(Protocol):
+    """A backend that looks elsewhere under another config; an ability, not a duty."""
+
+    def configure(self, config: Config) -> None:
+        """Note a config that is in force from now on. Called by the loop; does no I/O."""
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """Optional ability: the way to the driver stands in the config (containerDriverRoot)."""
+
+    def configure(self, config: Config) -> None:
+        """Take over an accepted config; what it changes counts from the next scan on.
+
+        Called by the loop, first before the sources start; must not wait for anything.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:
     """Where a vendor looks. Roots are arguments so that tests and simulation can move them.

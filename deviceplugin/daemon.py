@@ -17,7 +17,7 @@ from pathlib import Path
 from deviceplugin import events as ev
 from deviceplugin import inventory as inv
 from deviceplugin import sources, state
-from deviceplugin.backend import Backend
+from deviceplugin.backend import Backend, Configurable
 from deviceplugin.config.settings import RunSettings
 from deviceplugin.discovery import Discovery
 from deviceplugin.first_config import FirstConfig
@@ -196,8 +196,10 @@ class Daemon:
         self._status.set(observing.apply(self._status.value, event))
         self._journal.event(event)
         match event:
-            case ev.ConfigAccepted(text=text):
+            case ev.ConfigAccepted(config=config, text=text):
                 self._config_text = text
+                if isinstance(self._backend, Configurable):
+                    self._backend.configure(config)
             case ev.RegistrationTried(error=""):
                 self._on_registered()
             case _:

@@ -4,22 +4,20 @@ from pathlib import Path
 from typing import cast
 
 from deviceplugin.backend import Backend, BackendOptions
+from deviceplugin.config.nvidia_options import NvidiaFlags
 from deviceplugin.vendors.nvidia.door import Nvml
 from deviceplugin.vendors.nvidia.health import Health, Timing
 from deviceplugin.vendors.nvidia.nvidia_backend import NvidiaBackend
 from deviceplugin.vendors.nvidia.nvml import RealNvml
 
-DRIVER_ROOT = Path("/driver-root")
-"""Where NVIDIA's containers mount the driver's root, unless told otherwise."""
-
 
 def create(options: BackendOptions) -> Backend:
     """Make the backend; ``options.driver`` is a door to a simulated driver, if any."""
     health = Health(timing=Timing(poll=options.poll_seconds))
-    return NvidiaBackend(options=options, door=_door(options), health=health)
-
-
-def _door(options: BackendOptions) -> Nvml:
     if options.driver is not None:
-        return cast("Nvml", options.driver)
-    return RealNvml(library=options.library, driver_root=options.driver_root or DRIVER_ROOT)
+        return NvidiaBackend(options=options, door=cast("Nvml", options.driver), health=health)
+    root = options.driver_root or Path(NvidiaFlags().container_driver_root)
+    door = RealNvml(library=options.library, driver_root=root)
+    # The command line outranks the config.
+    look_under = None if options.driver_root else door.look_under
+    return NvidiaBackend(options=options, door=door, health=health, look_under=look_under)

@@ -56,7 +56,7 @@ class Timing:
     first_retry: float = 1.0
     last_retry: float = 30.0
     retry_gpu: float = 30.0
-    watch: float = 0.5
+    watch: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """The NVIDIA vendor on this node: scans, health threads, delivery."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deviceplugin.backend import BackendOptions, BackendUnavailableError, Source
 from deviceplugin.config.nvidia_options import NvidiaFlags
@@ -26,18 +27,28 @@ _AWAY = (BackendState.NO_DRIVER, BackendState.DRIVER_MISMATCH)
 
 @dataclass(slots=True, kw_only=True)
 class NvidiaBackend:
-    """See ``backend.Backend``. ``discover`` belongs to the scan thread."""
+    """See ``backend.Backend`` and ``Configurable``. ``discover`` belongs to the scan thread.
+
+    Attributes:
+        look_under: tells the door of another driver root; None where it has none, or where
+            the command line has named one.
+
+    """
 
     options: BackendOptions
     door: Nvml
     health: Health
+    look_under: Callable[[Path], None] | None = None
     calls: Calls = field(default_factory=Calls)
     limits: Limits = field(default_factory=Limits)
+    look_under: Callable[[Path], None] | None = None  # None: the root was given, config or not
     vendor: str = "nvidia"
     _surroundings: discover.Surroundings = field(init=False)
     _reopening: Reopening = field(init=False)
     _pci: dict[str, str] = field(default_factory=dict)
     _was_away: bool = False
+    _root: Path | None = None
+    _root_changed: bool = False
 
     def __post_init__(self) -> None:
         self.door = TimedNvml(self.door, self.calls, self.limits)
@@ -49,7 +60,8 @@ class NvidiaBackend:
         hang = self.calls.hanging()
         if hang:
             raise self._fail(BackendUnavailableError(BackendState.DRIVER_HUNG, str(hang)))
-        if self.health.ailments.get("poll") or self._reopening.due():
+        if self.health.ailments.get("poll") or self._reopening.due() or self._root_changed:
+            self._root_changed = False
             self.door.close()
         try:
             scan = self._look()
@@ -63,6 +75,14 @@ class NvidiaBackend:
         self._succeed(scan)
         return scan
 
+    def configure(self, config: Config) -> None:
+        """Look for the library under the config's driver root from the next scan on."""
+        flags = config.flags if isinstance(config.flags, NvidiaFlags) else NvidiaFlags()
+        root = Path(flags.container_driver_root)
+        if self.look_under is not None and root != self._root:
+            self.look_under(root)
+            self._root_changed, self._root = self._root is not None, root
+
     def sources(self) -> Iterable[Source]:
         """Events, poll, and a watchdog over both."""
         return (
@@ -75,6 +95,11 @@ class NvidiaBackend:
         """How to hand GPUs out under the flags of this config."""
         flags = config.flags if isinstance(config.flags, NvidiaFlags) else NvidiaFlags()
         return delivery(flags, devices)
+
+    def configure(self, config: Config) -> None:
+        """Note where this config has the driver's root in our own file system."""
+        if self.look_under and isinstance(config.flags, NvidiaFlags):
+            self.look_under(Path(config.flags.container_driver_root))
 
     def _look(self) -> Scan:
         if not self.door.library():

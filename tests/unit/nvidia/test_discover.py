@@ -1,11 +1,14 @@
 """What one look at the GPUs reports."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deviceplugin.backend import BackendUnavailableError
+from deviceplugin.backend import BackendOptions, BackendUnavailableError, Configurable
+from deviceplugin.config.nvidia_options import NvidiaFlags
+from deviceplugin.config.rules import Config
 from deviceplugin.events import Scan
 from deviceplugin.model import BackendState
 from deviceplugin.vendors.nvidia import create
@@ -147,6 +150,27 @@ class TestBackend:
             "nvidia-events",
             "nvidia-poll",
         ]
+
+    @pytest.mark.parametrize(
+        ("given", "looked"),
+        [
+            pytest.param(None, ["/driver-root", "/run/nvidia"], id="the config says where"),
+            pytest.param("/mine", ["/mine", "/mine"], id="the command line outranks it"),
+        ],
+    )
+    def test_driver_root(self, node: Any, given: str | None, looked: list[str]) -> None:
+        """The library is looked for under the root of the config in force, or the flag's."""
+        root = Path(given) if given else None
+        options = BackendOptions(sysfs=node.options.sysfs, driver_root=root)
+        backend = create(options)
+        assert isinstance(backend, Configurable)
+        words = []
+        for flags in (NvidiaFlags(), NvidiaFlags(container_driver_root="/run/nvidia")):
+            backend.configure(Config(flags=flags))
+            with pytest.raises(BackendUnavailableError) as caught:
+                backend.discover()
+            words.append(caught.value.detail)
+        assert all(f"under {path} " in text for path, text in zip(looked, words, strict=True))
 
     def test_stays_open(self, backend: NvidiaBackend, nvml: Any) -> None:
         """Scans that go well share one session."""
