@@ -15,9 +15,14 @@ def create(options: BackendOptions) -> Backend:
     """Make the backend; ``options.driver`` is a door to a simulated driver, if any."""
     health = Health(timing=Timing(poll=options.poll_seconds))
     if options.driver is not None:
-        return NvidiaBackend(options=options, door=cast("Nvml", options.driver), health=health)
+        return NvidiaBackend(options=options, door=_given(options.driver), health=health)
     root = options.driver_root or Path(NvidiaFlags().container_driver_root)
     door = RealNvml(library=options.library, driver_root=root)
     # The command line outranks the config.
     look_under = None if options.driver_root else door.look_under
     return NvidiaBackend(options=options, door=door, health=health, look_under=look_under)
+
+
+def _given(driver: object) -> Nvml:
+    # Options are every vendor's, so they cannot name the type of one vendor's door.
+    return cast("Nvml", driver)
