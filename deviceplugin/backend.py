@@ -73,14 +73,6 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Configurable(Protocol):
-    """A backend that looks elsewhere under another config; an ability, not a duty."""
-
-    def configure(self, config: Config) -> None:
-        """Note a config that is in force from now on. Called by the loop; does no I/O."""
-
-
-@runtime_checkable
-class Configurable(Protocol):
     """Optional ability: the way to the driver stands in the config (containerDriverRoot)."""
 
     def configure(self, config: Config) -> None:

@@ -1,6 +1,7 @@
 """Waits for what the driver reports by itself: XIDs first of all."""
 
 import logging
+import sys
 import threading
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from deviceplugin.vendors.nvidia.door import Code, EventSet, GpuEvent, Nvml, Nvm
 from deviceplugin.vendors.nvidia.health import Health, Watched
 
 logger = logging.getLogger(__name__)
+
+_ANY_VERSION = sys.maxsize  # we wait for a condition, not for a version
 
 _OTHERS = {
     # The XID of the same fault follows and has its own action.
@@ -37,12 +40,18 @@ class EventSource:
         while not stop.is_set():
             watched = self.health.watched.value
             if not watched.uuids:
-                stop.wait(min(self.health.timing.wait, 0.25))
+                self._await_gpus()
                 continue
             try:
                 self._session(watched, emit, stop)
             except NvmlError as error:
                 self._pause(error, stop)
+
+    def _await_gpus(self) -> None:
+        """Wait for the first scan: what a GPU reports before it is registered is lost."""
+        watched = self.health.watched
+        limit = min(self.health.timing.wait, 0.25)  # the stop flag wakes nobody
+        watched.wait(_ANY_VERSION, lambda: bool(watched.value.uuids), limit)
 
     def _session(self, watched: Watched, emit: Emit, stop: threading.Event) -> None:
         """Use one event set until the registrations in it no longer count."""

@@ -41,7 +41,6 @@ class NvidiaBackend:
     look_under: Callable[[Path], None] | None = None
     calls: Calls = field(default_factory=Calls)
     limits: Limits = field(default_factory=Limits)
-    look_under: Callable[[Path], None] | None = None  # None: the root was given, config or not
     vendor: str = "nvidia"
     _surroundings: discover.Surroundings = field(init=False)
     _reopening: Reopening = field(init=False)
@@ -95,11 +94,6 @@ class NvidiaBackend:
         """How to hand GPUs out under the flags of this config."""
         flags = config.flags if isinstance(config.flags, NvidiaFlags) else NvidiaFlags()
         return delivery(flags, devices)
-
-    def configure(self, config: Config) -> None:
-        """Note where this config has the driver's root in our own file system."""
-        if self.look_under and isinstance(config.flags, NvidiaFlags):
-            self.look_under(Path(config.flags.container_driver_root))
 
     def _look(self) -> Scan:
         if not self.door.library():

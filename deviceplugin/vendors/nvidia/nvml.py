@@ -44,10 +44,6 @@ class RealNvml:
         """Look for the library under another driver root, from the next ``open`` on."""
         self._library.driver_root = driver_root
 
-    def look_under(self, root: Path) -> None:
-        """Search this driver root instead, from the next ``open`` on."""
-        self._library.driver_root = root
-
     def open(self) -> None:
         """Load and initialise; nothing happens while open."""
         with self._opening:
