@@ -217,10 +217,16 @@ def health(
     present = sorted(devices, key=lambda device: (device.index, device.id))
     judged = [_judge(device, faults.get(device.id)) for device in present]
     gone = sorted(set(missing) - {device.id for device in present})
-    return (*judged, *(DeviceHealth(device=device, reason="missing") for device in gone))
+    return (*judged, *(_missed(device, faults.get(device)) for device in gone))
 
 
 _NEW = Service()
+
+
+def _missed(device: DeviceId, fault: Fault | None) -> DeviceHealth:
+    if fault is None:
+        return DeviceHealth(device=device, reason="missing")
+    return DeviceHealth(device=device, reason=fault.kind, detail=fault.detail, since=fault.since)
 
 
 def _judge(device: Device, fault: Fault | None) -> DeviceHealth:

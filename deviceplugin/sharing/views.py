@@ -34,11 +34,12 @@ class Health:
         """Why no unit of this device can work."""
         if self.inventory.backend in GONE:
             return _stated(self.inventory.backend.value, self.inventory.backend_detail)
-        if device not in self.inventory.devices:
-            return self._absent(device)
-        return self._fault(device)
+        # A lost GPU is also missing from the scan; people want to read why.
+        return self._fault(device) or self._absent(device)
 
     def _absent(self, device: DeviceId) -> str:
+        if device in self.inventory.devices:
+            return ""
         known = self.inventory.known.get(device)
         if known is None:
             return ""  # its mark says that it is unknown
@@ -47,7 +48,8 @@ class Health:
         return "missing: the device is not found"
 
     def _fault(self, device: DeviceId) -> str:
-        parent = self.inventory.devices[device].parent
+        found = self.inventory.devices.get(device)
+        parent = found.parent if found else None
         fault = self.verdict.get(device) or (self.verdict.get(parent) if parent else None)
         return _stated(fault.kind, fault.detail) if fault else ""
 

@@ -43,6 +43,15 @@ def test_fault_makes_all_shares_unhealthy(new_node: Callable[..., Any]) -> None:
     assert node.reasons()["GPU-0::0"] == "xid-79: fell off the bus"
 
 
+def test_what_is_wrong_is_said_rather_than_that_it_is_gone(
+    new_node: Callable[..., Any], device: Callable[..., Device]
+) -> None:
+    """A lost GPU drops out of the scan as well; the reason that people can act on stays."""
+    node = new_node(gpus=2)
+    node.fold(xid79(node)).scan(device(1))
+    assert node.reasons()["GPU-0"] == "xid-79: fell off the bus"
+
+
 def test_config_edit_heals_what_it_ignores(new_node: Callable[..., Any]) -> None:
     """Declaring a kind harmless takes its standing faults back at once."""
     node = new_node()
