@@ -34,17 +34,20 @@ class FirstConfig:
     last_source: str
 
     def events(self, found: FileEvent) -> Iterator[ev.Event]:
-        """What to fold for what the file said: the finding, then what is in force instead."""
+        """What to fold for what the file said: what is in force instead, then the finding.
+
+        In this order the finding lasts: an accepted config ends what was said of one before.
+        """
         if isinstance(found, ev.ConfigAccepted):
             yield found
             return
         kept = self._kept(found)
-        if isinstance(found, ev.ConfigRefused) or isinstance(kept, ev.ConfigAccepted):
-            yield found
         if kept is not None:
             yield kept
         elif isinstance(found, ev.ConfigMissing):
             yield from self._defaults(found)
+        if isinstance(found, ev.ConfigRefused) or isinstance(kept, ev.ConfigAccepted):
+            yield found
 
     def _kept(self, found: FileEvent) -> ev.Event | None:
         if self.last_good is None:

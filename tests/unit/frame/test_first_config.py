@@ -56,7 +56,7 @@ def choose(found: FileEvent, last_good: str | None = None, **environment: str) -
             SHARED,
             "last good config (old.yaml)",
             (4,),
-            ["ConfigMissing", "ConfigAccepted"],
+            ["ConfigAccepted", "ConfigMissing"],
             id="missing-last-good",
         ),
         pytest.param(
@@ -64,7 +64,7 @@ def choose(found: FileEvent, last_good: str | None = None, **environment: str) -
             SHARED,
             "last good config (old.yaml)",
             (4,),
-            ["ConfigRefused", "ConfigAccepted"],
+            ["ConfigAccepted", "ConfigRefused"],
             id="wrong-last-good",
         ),
     ],
