@@ -34,6 +34,7 @@ class EventSource:
     _failures: int = 0
     _session_seen: int = 0
     _retry_at: dict[str, float] = field(default_factory=dict)
+    _asked_at: dict[str, float] = field(default_factory=dict)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Wait for events until ``stop`` is set."""
@@ -109,6 +110,11 @@ class EventSource:
 
     def _ask_for_recovery(self, uuid: str, emit: Emit) -> None:
         # At once, not at the next poll: the driver's word decides what the XID leaves open.
+        # In a storm of events the next poll is soon enough.
+        now = self.health.clock()
+        if now - self._asked_at.get(uuid, float("-inf")) < self.health.timing.poll:
+            return
+        self._asked_at[uuid] = now
         try:
             value = self.door.recovery_action(uuid)
         except NvmlError as error:
