@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,9 @@ TIMINGS = {
 """Lowered bounds of every daemon here; a test that is about one of them says so."""
 
 
+BUGS = ("Traceback", "Exception ignored", "Fatal Python error")
+
+
 def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
     """Poll until the condition holds; False when it still does not after so long."""
     deadline = time.monotonic() + seconds
@@ -52,7 +55,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
 class Daemon:
     """``deviceplugin run nvidia`` as a process of its own."""
 
-    def __init__(self, command: list[str], log_file: Path, user: int | None = None) -> None:
+    def __init__(self, command: Sequence[str], log_file: Path) -> None:
         self.log_file = log_file
         self.begun = time.monotonic()
         known = ("PATH", "HOME", "LANG", "VIRTUAL_ENV")
@@ -62,7 +65,6 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                user=user,
                 env={name: os.environ[name] for name in known if name in os.environ},
             )
 
@@ -284,7 +286,7 @@ def start(root: Path, config: ConfigFile, control: Control) -> Iterator[Callable
     started: list[Daemon] = []
 
     def start_one(
-        *flags: str, machine: str = "h100x8", user: int | None = None, **timings: float
+        *flags: str, machine: str = "h100x8", through: Sequence[str] = (), **timings: float
     ) -> Daemon:
         asked = {name.replace("_", "-"): value for name, value in timings.items()}
         command = [sys.executable, "-m", "deviceplugin", "run", "nvidia", "--simulate", machine]
@@ -294,13 +296,31 @@ def start(root: Path, config: ConfigFile, control: Control) -> Iterator[Callable
         for name, value in {**TIMINGS, **asked}.items():
             command += ["--timing", f"{name}={value}"]
         log_file = root / f"daemon{len(started)}.log"
-        started.append(Daemon([*command, *flags], log_file, user))
+        started.append(Daemon([*through, *command, *flags], log_file))
         return started[-1]
 
     yield start_one
     for daemon in started:
         daemon.kill()
         sys.stdout.write(f"--- {daemon.log_file.name}\n{daemon.log}")
+    assert not [line for daemon in started for line in daemon.log.splitlines() if is_bug(line)]
+
+
+def is_bug(line: str) -> bool:
+    """Whether a log line tells of something that is never right, whatever a test does."""
+    told_to_people = "config refused" in line
+    return " ERROR " in line and not told_to_people or line.startswith(BUGS)
+
+
+@pytest.fixture
+def hears(control: Control) -> Callable[[Daemon], bool]:
+    """Wait until a daemon hears what the driver reports: a harmless XID shows it."""
+
+    def heard(daemon: Daemon) -> bool:
+        control(xid=13, gpu=0)
+        return 'kind="xid-13"' in daemon.get("metrics")[1]
+
+    return lambda daemon: wait_until(lambda: heard(daemon))
 
 
 @pytest.fixture(scope="session")

@@ -22,24 +22,27 @@ Serves = Callable[..., bool]
 
 
 @pytest.mark.parametrize(
-    ("step", "reason"),
+    ("step", "reason", "remedy"),
     [
-        pytest.param({"lost": 3}, "lost", id="poll-sees-it"),
-        pytest.param({"xid": 48, "gpu": 3}, "xid-48", id="driver-reports-it"),
+        pytest.param({"lost": 3}, "lost", {"recover": 3}, id="poll-sees-it"),
+        pytest.param({"xid": 48, "gpu": 3}, "xid-48", {"reset": 3}, id="driver-reports-it"),
     ],
 )
 def test_a_fault_is_listed_and_healed(
     step: dict[str, Any],
     reason: str,
+    remedy: dict[str, Any],
     kubelet: SimulatedKubelet,
     start: Callable[..., Any],
     serves: Serves,
     control: Any,
+    hears: Callable[[Any], bool],
     record_property: Callable[[str, object], None],
 ) -> None:
     """The kubelet has it Unhealthy within 1.1 s; once it is good again it is given out again."""
     daemon = start()
     assert serves(kubelet, 8)
+    assert hears(daemon)
     happened = control(**step)
     assert serves(kubelet, 7)
     took = kubelet.history[-1].at - happened
@@ -48,7 +51,7 @@ def test_a_fault_is_listed_and_healed(
     assert len(kubelet.history[-1].ids) == 8
     assert daemon.says("device is unhealthy", f"reason={reason}")
     assert daemon.get("readyz")[0] == 200
-    control(reset=3)
+    control(**remedy)
     assert serves(kubelet, 8)
     assert daemon.says("device is healthy again")
     assert not [each for each in kubelet.changes if each.kind is ChangeKind.STREAM_ENDED]
@@ -58,7 +61,7 @@ def test_a_gpu_that_recovers_by_itself(
     kubelet: SimulatedKubelet, start: Callable[..., Any], serves: Serves, control: Any
 ) -> None:
     """A GPU that answers again is given out after the hold, and not before."""
-    start(recovery_hold=0.5, health_poll=0.1)
+    start(recovery_hold=0.5, health_poll=0.1, rescan=60)
     assert serves(kubelet, 8)
     control(error=999, gpu=3)
     assert serves(kubelet, 7)
@@ -114,7 +117,7 @@ def test_a_gpu_is_unplugged_and_comes_back(
     ids = kubelet.history[-1].ids
     control(unplug=5)
     assert serves(kubelet, 7)
-    assert daemon.metric(f'devices{{resource="{GPU}",state="unhealthy"}}') == 1
+    assert daemon.metric(f'devices{{resource="{GPU}",state="missing"}}') == 1
     control(plug=5)
     assert serves(kubelet, 8)
     assert all(each.ids == ids for each in kubelet.history)
