@@ -143,6 +143,34 @@ def test_wait_error_storm(fake: Any, rig: Any, timing: Timing) -> None:
     fake.until(lambda: rig.symptoms() == {("GPU-00000009", "xid-48")})
 
 
+class TestEventsWithoutPoll:
+    """Events while the poll rests."""
+
+    @pytest.fixture
+    def timing(self) -> Timing:
+        """Only the first poll falls into a test."""
+        return Timing(poll=3600.0, wait=0.1)
+
+    def test_storm_of_events(self, fake: Any, rig: Any) -> None:
+        """Each XID of a storm is told; the driver is asked for its advice only once for them."""
+        rig.backend.discover()
+        rig.start()
+        fake.until(lambda: fake.calls("nvmlDeviceGetFieldValues") == 16)
+        for _ in range(100):
+            fake.event("GPU-00000002", 0x8, 31)
+        fake.until(lambda: len(rig.of(Symptom)) == 100)
+        assert fake.calls("nvmlDeviceGetFieldValues") == 17
+
+    def test_recovery_action_beside_the_xid(self, fake: Any, rig: Any) -> None:
+        """What the driver asks for is told with the event, not a poll later."""
+        rig.backend.discover()
+        rig.start()
+        fake.until(lambda: fake.calls("nvmlDeviceGetFieldValues") == 16)
+        fake.change(2, recovery=4)
+        fake.event("GPU-00000002", 0x8000)
+        fake.until(lambda: rig.symptoms() == {("GPU-00000002", "recovery-action")})
+
+
 class TestPollAtItsRealPace:
     """The poll as it is shipped: once a second."""
 
