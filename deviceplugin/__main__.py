@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from deviceplugin.backend import UnknownVendorError
 from deviceplugin.config.settings import SettingsError, add_log_flags, add_run_flags
 from deviceplugin.errors import DevicePluginError
 
@@ -132,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = arguments.main
     try:
         return command(arguments)
-    except SettingsError as error:
+    except (SettingsError, UnknownVendorError) as error:
         sys.stderr.write(f"deviceplugin: {error}\n")
         return 2
     except DevicePluginError as error:

@@ -125,15 +125,19 @@ def load(vendor: str) -> VendorModule:
         UnknownVendorError: there is none; the message lists those there are.
 
     """
-    name = f"deviceplugin.vendors.{vendor}"
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        names = ", ".join(known())
-        raise UnknownVendorError(f"unknown vendor {vendor!r}: write one of {names}") from error
-    return cast("VendorModule", module)
+    require(vendor)
+    return cast("VendorModule", importlib.import_module(f"deviceplugin.vendors.{vendor}"))
+
+
+def require(vendor: str) -> None:
+    """Do nothing when there is such a vendor; imports none.
+
+    Raises:
+        UnknownVendorError: there is none; the message lists those there are.
+
+    """
+    if vendor not in known():
+        raise UnknownVendorError(f"unknown vendor {vendor!r}: write one of {', '.join(known())}")
 
 
 def known() -> tuple[str, ...]:

@@ -36,9 +36,11 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     Raises:
         SettingsError: a flag or variable cannot be used.
-        DevicePluginError: an unknown vendor, or a simulated machine that cannot be read.
+        UnknownVendorError: there is no such vendor.
+        DevicePluginError: the simulated machine cannot be read.
 
     """
+    backends.require(arguments.vendor)
     settings = run_settings(arguments, environment, arguments.vendor)
     logs.configure(settings.log_format, settings.log_level)
     status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
