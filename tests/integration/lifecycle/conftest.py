@@ -309,7 +309,7 @@ def start(root: Path, config: ConfigFile, control: Control) -> Iterator[Callable
 def is_bug(line: str) -> bool:
     """Whether a log line tells of something that is never right, whatever a test does."""
     told_to_people = "config refused" in line
-    return " ERROR " in line and not told_to_people or line.startswith(BUGS)
+    return (" ERROR " in line and not told_to_people) or line.startswith(BUGS)
 
 
 @pytest.fixture
