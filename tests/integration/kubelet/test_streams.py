@@ -121,5 +121,5 @@ def test_a_frozen_peer_is_cut_off(
         assert time.monotonic() - begun < 2
         frozen.kill()
     assert "cut off" in caplog.text
-    assert rig.record.of(StreamsChanged)[-1].open == 0
+    assert rig.record.wait(lambda: rig.record.of(StreamsChanged)[-1].open == 0)
     assert rig.sockets() == []

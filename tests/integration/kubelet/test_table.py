@@ -264,9 +264,12 @@ def test_stop_leaves_no_thread(make_rig: Callable[..., Any]) -> None:
     ours = {"kubelet-socket", "kubelet-lock", "kubelet-holders", f"register-{GPU}"}
     assert ours <= {thread.name for thread in threading.enumerate()}
     rig.side.stop(2.0)
-    left = {thread.name for thread in threading.enumerate()}
-    assert left.isdisjoint(ours)
-    assert not [name for name in left if name.startswith("rpc-")]
+    assert ours.isdisjoint(thread.name for thread in threading.enumerate())
+    assert rig.record.wait(_no_rpc_thread), "idle threads of the pool end soon afterwards"
+
+
+def _no_rpc_thread() -> bool:
+    return not any(thread.name.startswith("rpc-") for thread in threading.enumerate())
 
 
 def test_many_restarts_and_cuts_leave_nothing(make_rig: Callable[..., Any]) -> None:
