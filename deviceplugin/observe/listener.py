@@ -4,7 +4,7 @@ import logging
 import socket
 from dataclasses import dataclass, field
 
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.config.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ REBIND = 1.0
 _PORTS = 1 << 16
 
 
-class AddressError(DevicePluginError):
+class AddressError(SettingsError):
     """The address to listen on cannot be understood."""
 
 
