@@ -204,6 +204,7 @@ def test_gpu_that_comes_back(fake: Any, rig: Any) -> None:
     """A lost GPU that answers again was brought up anew: a reset, good polls, new registration."""
     rig.backend.discover()
     rig.start()
+    fake.until(lambda: fake.calls("registered:GPU-00000003") == 1)
     fake.change(3, status="lost")
     fake.until(lambda: ("GPU-00000003", "lost") in rig.symptoms())
     fake.change(3, status="ok")

@@ -11,7 +11,7 @@ from deviceplugin.model import Action
 from deviceplugin.sources import Backoff
 from deviceplugin.vendors.nvidia import xids
 from deviceplugin.vendors.nvidia.door import Code, EventSet, GpuEvent, Nvml, NvmlError
-from deviceplugin.vendors.nvidia.health import Health, Watched
+from deviceplugin.vendors.nvidia.health import Health
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,11 @@ class EventSource:
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Wait for events until ``stop`` is set."""
         while not stop.is_set():
-            watched = self.health.watched.value
-            if not watched.uuids:
+            if not self.health.watched.value:
                 self._await_gpus()
                 continue
             try:
-                self._session(watched, emit, stop)
+                self._session(emit, stop)
             except NvmlError as error:
                 self._pause(error, stop)
 
@@ -52,16 +51,17 @@ class EventSource:
         """Wait for the first scan: what a GPU reports before it is registered is lost."""
         watched = self.health.watched
         limit = min(self.health.timing.wait, 0.25)  # the stop flag wakes nobody
-        watched.wait(_ANY_VERSION, lambda: bool(watched.value.uuids), limit)
+        watched.wait(_ANY_VERSION, lambda: bool(watched.value), limit)
 
-    def _session(self, watched: Watched, emit: Emit, stop: threading.Event) -> None:
+    def _session(self, emit: Emit, stop: threading.Event) -> None:
         """Use one event set until the registrations in it no longer count."""
-        if watched.session != self._session_seen:
-            self._session_seen = watched.session
+        session = self.health.session
+        if session != self._session_seen:
+            self._session_seen = session
             self._retry_at.clear()
         with closing(self.door.events(())) as events:
             registered: set[str] = set()
-            while not stop.is_set() and self.health.watched.value.session == watched.session:
+            while not stop.is_set() and self.health.session == session:
                 self._register(events, registered)
                 event = events.wait(int(self.health.timing.wait * 1000))
                 self._recovered()
@@ -70,7 +70,7 @@ class EventSource:
 
     def _register(self, events: EventSet, registered: set[str]) -> None:
         now = self.health.clock()
-        for uuid in self.health.watched.value.uuids:
+        for uuid in self.health.watched.value:
             if uuid not in registered and self._retry_at.get(uuid, now) <= now:
                 self._register_one(events, uuid, registered)
 

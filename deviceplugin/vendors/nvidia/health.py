@@ -1,7 +1,7 @@
 """What the NVIDIA threads know together: which GPUs to watch, and what ails the monitoring.
 
 Scan, events and poll each run on a thread. What they share is kept here, each value
-written by one of them (or replaced whole), so that no lock is held over a driver call.
+written by one of them and replaced whole, so that no lock is held over a driver call.
 """
 
 import time
@@ -59,26 +59,13 @@ class Timing:
     watch: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """GPUs under observation.
-
-    Attributes:
-        uuids: in the driver's order; a GPU that was lost stays.
-        session: rises when event registrations made before no longer count.
-
-    """
-
-    uuids: tuple[str, ...] = ()
-    session: int = 0
-
-
 @dataclass(slots=True, kw_only=True)
 class Health:
     """State shared by the threads.
 
     Attributes:
-        watched: written by the scan; ``session`` by whoever sees a GPU come back.
+        watched: UUIDs of the GPUs to watch; one that was lost stays. The scan's.
+        session: rises when event registrations made before no longer count. The poll's.
         ailments: part ("scan", "events", "poll") → why it cannot watch; each its own key.
         reloads: how often a driver that was away came back; its GPUs are as after a reset.
 
@@ -86,7 +73,8 @@ class Health:
 
     timing: Timing = field(default_factory=Timing)
     clock: Callable[[], float] = time.monotonic
-    watched: Published[Watched] = field(default_factory=lambda: Published(Watched()))
+    watched: Published[tuple[str, ...]] = field(default_factory=lambda: Published(()))
+    session: int = 0
     ailments: dict[str, str] = field(default_factory=dict)
     reloads: int = 0
     _suspects: dict[str, float] = field(default_factory=dict)
@@ -111,10 +99,12 @@ class Health:
         return seen is not None and self.clock() - seen <= self.timing.suspicion
 
     def reset(self, uuid: str | None, emit: Emit) -> None:
-        """Emit that a GPU (None: each of them) was reset; register for its events anew."""
+        """Emit that a GPU (None: each of them) was reset; register for its events anew.
+
+        For the poll's thread.
+        """
         emit(WasReset(device=None if uuid is None else DeviceId(uuid), at=self.clock()))
-        watched = self.watched.value
-        self.watched.set(Watched(uuids=watched.uuids, session=watched.session + 1))
+        self.session += 1
 
     def demanded(self, uuid: str, value: int, emit: Emit) -> bool:
         """Take in the GPU's recovery action; returns whether it keeps the GPU from pods."""

@@ -15,7 +15,7 @@ from deviceplugin.vendors.nvidia.calls import Calls, Limits, TimedNvml
 from deviceplugin.vendors.nvidia.delivery import delivery
 from deviceplugin.vendors.nvidia.door import Nvml, NvmlError
 from deviceplugin.vendors.nvidia.event_source import EventSource
-from deviceplugin.vendors.nvidia.health import Health, Watched
+from deviceplugin.vendors.nvidia.health import Health
 from deviceplugin.vendors.nvidia.poll_source import PollSource
 from deviceplugin.vendors.nvidia.reopening import Reopening
 from deviceplugin.vendors.nvidia.watchdog import Watchdog
@@ -129,8 +129,7 @@ class NvidiaBackend:
             if scan.bus is None or address in scan.bus
         }
         self._pci = found | {uuid: kept[uuid] for uuid in kept if uuid not in found}
-        watched = self.health.watched.value
-        self.health.watched.set(Watched(uuids=tuple(self._pci), session=watched.session))
+        self.health.watched.set(tuple(self._pci))
 
 
 def _no_devices() -> BackendUnavailableError:

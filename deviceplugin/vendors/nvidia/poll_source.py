@@ -34,7 +34,7 @@ class PollSource:
             stop.wait(max(self.health.timing.poll - spent, self.health.timing.poll / 10))
 
     def _round(self, emit: Emit) -> None:
-        uuids = self.health.watched.value.uuids
+        uuids = self.health.watched.value
         errors = [self._ask(uuid) for uuid in uuids]
         broken = speaks_of_driver(errors)
         if self.health.ail("poll", str(broken) if broken else "") and broken:

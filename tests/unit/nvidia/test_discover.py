@@ -204,7 +204,7 @@ class TestBackend:
         nvml.errors = {"gpu 1": Code.GPU_IS_LOST, "gpu 2": Code.GPU_IS_LOST}
         node.root.joinpath("sys/bus/pci/devices/0000:12:00.0").rename(node.root / "out")
         backend.discover()
-        assert backend.health.watched.value.uuids == ("GPU-0", "GPU-3", "GPU-1")
+        assert backend.health.watched.value == ("GPU-0", "GPU-3", "GPU-1")
 
     def test_reload_counts_once(self, backend: NvidiaBackend, nvml: Any) -> None:
         """A driver that was away, and looked for several times, was loaded anew once."""
