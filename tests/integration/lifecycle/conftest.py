@@ -26,12 +26,12 @@ from deviceplugin.simulation.kubelet import ChangeKind, SimulatedKubelet
 ERAS = ("1.36", "1.37")
 
 TIMINGS = {
-    "stream-pause": 0.05,
-    "backoff-first": 0.05,
-    "backoff-limit": 0.1,
+    "stream-pause": 0.02,
+    "backoff-first": 0.02,
+    "backoff-limit": 0.05,
     "holders-poll": 0.2,
-    "holders-poll-draining": 0.1,
-    "withdrawn-hold": 0.5,
+    "holders-poll-draining": 0.05,
+    "withdrawn-hold": 0.3,
     "recovery-hold": 0.5,
     "rescan": 0.2,
     "driver-retry": 0.3,

@@ -10,7 +10,7 @@ from deviceplugin.simulation.kubelet import Pod, SimulatedKubelet
 
 GPU = "nvidia.com/gpu"
 HOLD = 0.3
-LONG = 5 * HOLD
+LONG = 3 * HOLD
 
 Serves = Callable[..., bool]
 
