@@ -1,6 +1,9 @@
 """The true binding over a library with NVML's binary interface."""
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -304,3 +307,47 @@ def _code(call: Callable[[], object]) -> int:
     except NvmlError as error:
         return error.code
     return 0
+
+
+def test_library_of_the_loader(fake: Any, compiled: Callable[[str], Path], tmp_path: Path) -> None:
+    """Found by name alone, the file is known all the same, and so is what replaces it there.
+
+    1. The loader finds the library by its search path.
+    2. The kernel's driver is replaced, and so is the file behind the same name.
+    3. The process goes on with the new one; the loader by itself would keep the old.
+    """
+    link = _install(tmp_path, compiled("580.95.05"))
+    code = """
+import sys
+from deviceplugin.vendors.nvidia.door import NvmlError
+from deviceplugin.vendors.nvidia.nvml import RealNvml
+door = RealNvml()
+door.open()
+print(door.library(), flush=True)
+sys.stdin.readline()
+try:
+    door.count()
+except NvmlError as error:
+    print(error.code, flush=True)
+door.close()
+door.open()
+print(door.library(), door.driver_version(), flush=True)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        first = process.stdout.readline().strip()
+        link.unlink()
+        _install(tmp_path, compiled("590.1"))
+        fake.set(driver="590.1")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        answers = process.stdout.read().splitlines()
+    assert first == str(tmp_path / "libnvidia-ml.so.580.95.05")
+    assert answers == ["18", f"{tmp_path / 'libnvidia-ml.so.590.1'} 590.1"]
