@@ -232,7 +232,7 @@ def test_a_reader_may_stop_listening(
     [
         (("h100x9",), 1, "did you mean"),
         (("--config-dir", "/nonexistent"), 1, "make it, or leave the flag out"),
-        (("--metrics-address", "nowhere"), 1, "write HOST:PORT"),
+        (("--metrics-address", "nowhere"), 2, "write HOST:PORT"),
     ],
     ids=["unknown machine", "no config folder", "no address"],
 )
