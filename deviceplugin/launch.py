@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -46,19 +46,24 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
     serving = _Serving()
     http = HttpServer(settings.metrics_address, status, serving.alive)
-    http.start()
-    serving.warm = http.warm
-    try:
-        with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
-            return _serve(settings, environment, status, serving, Path(folder))
-    finally:
-        http.stop()
+    # Before all that takes time: the first process of a container is deaf to a signal that
+    # it has no handler for.
+    with _stop_on_signals(serving):
+        http.start()
+        serving.warm = http.warm
+        try:
+            with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
+                return _serve(settings, environment, status, serving, Path(folder))
+        finally:
+            http.stop()
 
 
 @dataclass(slots=True)
 class _Serving:
-    """What the HTTP server and the daemon, which comes later, need of each other."""
+    """What the HTTP server, the signals and the daemon, which comes later, need of each other."""
 
+    stop: threading.Event = field(default_factory=threading.Event)
+    wake: Callable[[], None] = lambda: None
     check: Callable[[], str] = lambda: ""
     warm: Callable[[], None] = lambda: None
     _warmed: bool = False
@@ -89,6 +94,7 @@ def _serve(
     backend = backends.load(settings.vendor).create(_options(settings, folder))
     daemon = Daemon(settings, backend, status, environment, on_registered=serving.registered)
     serving.check = daemon.self_check
+    serving.wake = daemon.wake
     logger.info(
         "starting",
         extra={
@@ -97,9 +103,7 @@ def _serve(
             "simulated": settings.simulate or "no",
         },
     )
-    stop = threading.Event()
-    with _stop_on_signals(stop, daemon.wake):
-        daemon.run(stop)
+    daemon.run(serving.stop)
     logger.info("stopped")
     return 0
 
@@ -128,15 +132,15 @@ def _options(settings: RunSettings, folder: Path) -> backends.BackendOptions:
 
 
 @contextmanager
-def _stop_on_signals(stop: threading.Event, wake: Callable[[], None]) -> Iterator[None]:
+def _stop_on_signals(serving: _Serving) -> Iterator[None]:
     """First SIGTERM or SIGINT asks for an orderly end, the second ends the process at once."""
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+        if serving.stop.is_set():
             sys.stderr.write("deviceplugin: second signal, ending at once\n")
             os._exit(128 + number)
-        stop.set()
-        wake()
+        serving.stop.set()
+        serving.wake()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, on_signal) for number in numbers]
