@@ -80,7 +80,7 @@ def test_sigint_ends_it_too(
     assert not sockets()
 
 
-@pytest.mark.parametrize("moment", ["starting", "kubelet present", "devices found"])
+@pytest.mark.parametrize("moment", ["serving metrics", "kubelet present", "devices found"])
 def test_sigterm_during_the_start(
     moment: str, kubelet: SimulatedKubelet, start: Callable[..., Any], sockets: Sockets
 ) -> None:
