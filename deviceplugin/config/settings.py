@@ -57,7 +57,9 @@ class Timings:
     )
     rescan: float = _timing(5.0, "between looks at the hardware")
     driver_retry: float = _timing(4.0, "longest pause between tries to reach the driver")
-    driver_hung: float = _timing(10.0, "a driver call without an answer counts as hung after this")
+    driver_hung: float = _timing(
+        60.0, "a scan without an end counts as hung; the first one may wake GPUs one by one"
+    )
     health_poll: float = _timing(1.0, "between health polls")
     stop: float = _timing(2.0, "for an orderly end; then what is left is abandoned")
 
