@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 LONGEST_TURN = 5.0
 """Seconds: the loop turns at least so often, so that the liveness probe can tell it is alive."""
 
+FIRST_LIST_EVERY = 0.1
+"""Seconds between looks at whether the first list may go out, while time alone can decide it."""
+
 BATCH = 1000
 """Events folded in one turn at most; a storm of them must not keep a list from going out."""
 
@@ -238,7 +241,10 @@ class Daemon:
     def _waits(self, now: float) -> bool:
         why = self._first_list.waits_for(self._inventory, now)
         self._journal.waiting(why)
-        self._wake_at = now + 0.1 if why else now
+        # Every event has us look again; only the waits that end by time need a short turn.
+        self._wake_at = now + (
+            FIRST_LIST_EVERY if self._first_list.ends_by_time(now) else LONGEST_TURN
+        )
         self._kubelet.watch(active=bool(self._inventory.known))
         return bool(why)
 

@@ -25,6 +25,10 @@ class FirstList:
     started: float
     bus_wait: float
 
+    def ends_by_time(self, now: float) -> bool:
+        """Whether some wait may end without an event. Pure."""
+        return now < self.started + max(self.bus_wait, HOLDERS_WAIT) + 1.0
+
     def waits_for(self, inventory: Inventory, now: float) -> str:
         """Why the first list is not made yet; "" when it may be. Pure."""
         if inventory.config is None:
