@@ -161,6 +161,7 @@ class Daemon:
         deadline = self._clock() + self._settings.timings.stop - EXIT
         ending.set()
         self._kept.wake()
+        self._config_watch.wake()
         self._kubelet.stop(self._settings.timings.stop)
         left = sources.join(threads, max(0.1, deadline - self._clock()))
         if left:

@@ -24,8 +24,8 @@ LOOK_EVERY = 2.0
 """Seconds between looks that inotify did not ask for: it may be blind there; more often costs
 idle CPU."""
 
-STOP_EVERY = 0.5
-"""Seconds between looks at the stop flag; much cheaper than a look at the file."""
+BLIND_EVERY = 0.5
+"""The same where inotify has run out."""
 
 
 def read(path: Path, vendor: str, env: Mapping[str, str], now: float) -> Outcome:
@@ -111,6 +111,7 @@ class ConfigWatch:
     _read: _Look | None = field(default=None, init=False)
     _moving: _Look | None = field(default=None, init=False)
     _since: float = field(default=0.0, init=False)
+    _notices: FolderNotices = field(default_factory=FolderNotices, init=False)
 
     @property
     def name(self) -> str:
@@ -121,16 +122,22 @@ class ConfigWatch:
         """Take note of what ``read`` gave at the start, so that it is not said again."""
         self._last = replace(outcome, at=0.0)
 
+    def wake(self) -> None:
+        """Look at the stop flag now; whoever sets it calls this. Any thread."""
+        self._notices.changed.set()
+
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Follow the file until ``stop`` is set."""
+        """Follow the file until ``stop`` is set (and ``wake`` called)."""
         self._read = None
-        with FolderNotices() as notices:
-            while not stop.is_set():
+        with self._notices as notices:
+            while True:
                 notices.changed.clear()
+                if stop.is_set():
+                    return
                 again = self._step(emit)
                 # Setting up inotify takes its time, and a change meanwhile shows in the next look.
                 if not notices.follow(deciding_folders(self.path)):
-                    _rest(notices, stop, min(again, LOOK_EVERY))
+                    notices.changed.wait(min(again, LOOK_EVERY if notices.live else BLIND_EVERY))
 
     def _step(self, emit: Emit) -> float:
         """Look, read when it is time; returns in how many seconds to look again."""
@@ -162,11 +169,3 @@ class ConfigWatch:
         if bare != self._last:
             self._last = bare
             emit(outcome)
-
-
-def _rest(notices: FolderNotices, stop: threading.Event, seconds: float) -> None:
-    """Wait for a notice or the time; an end is noticed within ``STOP_EVERY``."""
-    slices = int(seconds / STOP_EVERY) + 1
-    for _ in range(slices):
-        if stop.is_set() or notices.changed.wait(seconds / slices):
-            return

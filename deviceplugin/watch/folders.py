@@ -114,6 +114,7 @@ class FolderNotices(FileSystemEventHandler):
 
     def __exit__(self, *_: object) -> None:
         self._end()
+        self._followed = {}
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Take any event: what it means shows in a look at the path."""
