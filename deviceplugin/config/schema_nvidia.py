@@ -261,7 +261,7 @@ class Health(Block):
         "Unhealthy until the GPU is seen good (recover), was reset (reset), or the node "
         "rebooted (reboot). Default: this plugin's own table. For XIDs that mean something "
         "else on your machines.",
-        write="a mapping such as 79: ignore",
+        write="a mapping such as 79: ignore; actions are ignore, event, recover, reset, reboot",
     )
 
 

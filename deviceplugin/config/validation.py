@@ -76,9 +76,16 @@ def _for_text(value: str, field: FieldInfo) -> str:
         return f"write {value}, without quotes"
     if bool in types and value.lower() in {"true", "false"}:
         return f"write {value.lower()}, without quotes"
-    if near := difflib.get_close_matches(value.lower()[:100], choices(field), n=1):
-        return f"write {near[0]}"
-    return f"write {expected(field)}"
+    words = choices(field)
+    near = "" if expected(field) in words else _near(value.lower()[:100], words)
+    return f"write {near or expected(field)}"
+
+
+def _near(text: str, words: tuple[str, ...]) -> str:
+    """Guess a word only from its beginning or a slip of the finger: another guess may do harm."""
+    begun = [word for word in words if text and word.startswith(text)]
+    near = difflib.get_close_matches(text, begun or words, n=1, cutoff=0.0 if begun else 0.85)
+    return near[0] if near else ""
 
 
 def placed(file: str, lines: Callable[[Loc], int]) -> Place:

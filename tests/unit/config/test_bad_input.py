@@ -486,3 +486,13 @@ def test_defect_of_ours_is_a_problem(
     (problem,) = refused("version: v1")
     assert "RuntimeError" in problem.found
     assert "reading the config failed" in caplog.text
+
+
+@pytest.mark.parametrize("action", ["boom", "restart", "off", "3"])
+def test_an_action_is_not_guessed(action: str) -> None:
+    """A wrong action is answered with all five: a guess could take a GPU away until a reboot."""
+    with pytest.raises(ConfigInvalidError) as refused:
+        load("nvidia", f"health:\n  xids: {{79: {action}}}\n", file="nvidia.yaml")
+    [problem] = refused.value.problems
+    assert problem.path == "health.xids.79"
+    assert "actions are ignore, event, recover, reset, reboot" in problem.remedy
