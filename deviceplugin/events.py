@@ -212,6 +212,7 @@ class LockChanged:
         held: the lock is ours; until then nothing is registered.
         holder_pid: who has it, where that is known (in the holder's pid namespace).
         detail: why it is not ours, in words for people; "" when it is.
+        blocked: nobody need hold it: the plugin folder cannot be used, for that reason.
 
     """
 
@@ -219,6 +220,7 @@ class LockChanged:
     holder_pid: int | None
     detail: str
     at: float
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,7 @@ class Admission:
                 held=taken.held,
                 holder_pid=taken.holder_pid,
                 detail=detail,
+                blocked=bool(taken.problem),
                 at=time.monotonic(),
             )
         )

@@ -37,7 +37,10 @@ def _process(status: Status, clock: Clock) -> Iterator[Metric]:
     yield gauge("ready", "What /readyz says.", (), _one(ready))
     if status.lock.held is not None:
         yield gauge(
-            "lock_held", "0 while another process serves this vendor.", (), _one(status.lock.held)
+            "lock_held",
+            "0 while another process serves this vendor, or the plugin folder cannot be used.",
+            (),
+            _one(status.lock.held),
         )
     yield gauge(
         "backend_state",

@@ -21,7 +21,7 @@ _NOTHING_TO_LIST = frozenset(
 
 def not_ready(status: Status, now: float) -> str:
     """Why the kubelet is not served yet or any more; "" when it is, or needs nothing of us."""
-    if status.lock.held is False:
+    if status.lock.held is False and not status.lock.blocked:
         # A rollout waits for this pod before it ends the one that holds the lock.
         return ""
     config = status.config
@@ -58,6 +58,8 @@ def _waiting(status: Status) -> str:
 
 def _unserved(status: Status, resource: ResourceName, now: float) -> str:
     service = _service(status, resource)
+    if status.lock.blocked:
+        return f"{resource}: the plugin folder cannot be used: {status.lock.detail}"
     if status.kubelet.state == "absent":
         return f"{resource}: the kubelet is absent: {status.kubelet.detail}"
     if service.error:

@@ -79,11 +79,15 @@ class HoldersStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockStatus:
-    """Whether this process is the one that serves; ``held`` is None before it was tried."""
+    """Whether this process is the one that serves; ``held`` is None before it was tried.
+
+    ``blocked`` says that no process could serve: the plugin folder cannot be used.
+    """
 
     held: bool | None = None
     holder_pid: int | None = None
     detail: str = ""
+    blocked: bool = False
     since: float | None = None
 
 
@@ -306,7 +310,11 @@ def _backend(backend: BackendStatus, event: ev.BackendChanged) -> BackendStatus:
 
 def _lock(event: ev.LockChanged) -> LockStatus:
     return LockStatus(
-        held=event.held, holder_pid=event.holder_pid, detail=event.detail, since=event.at
+        held=event.held,
+        holder_pid=event.holder_pid,
+        detail=event.detail,
+        blocked=event.blocked,
+        since=event.at,
     )
 
 

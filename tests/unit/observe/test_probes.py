@@ -30,6 +30,7 @@ REJECTED = ev.ConfigRefused(
 )
 IN_FORCE = ev.ConfigAccepted(config=Config(), text="", at=0.5)
 WAITING = ev.LockChanged(held=False, holder_pid=7, detail="process 7 serves", at=1.0)
+BLOCKED = ev.LockChanged(held=False, holder_pid=None, detail="no folder", at=1.0, blocked=True)
 HELD = ev.LockChanged(held=True, holder_pid=None, detail="", at=1.0)
 
 
@@ -72,6 +73,7 @@ def test_ready(make_views: MakeViews, fold: Fold, events: list[ev.Event]) -> Non
         pytest.param([OPEN, _lost(STREAM_GRACE + 1)], "gone for 6 s", id="stream-lost-for-long"),
         pytest.param([REJECTED, OPEN], "f.yaml:3: replicas: found 0; write 1", id="no-config"),
         pytest.param([HELD], "has not asked", id="lock-held-but-not-served"),
+        pytest.param([BLOCKED], "cannot be used: no folder", id="plugin-folder-unusable"),
     ],
 )
 def test_not_ready(make_views: MakeViews, fold: Fold, events: list[ev.Event], said: str) -> None:
