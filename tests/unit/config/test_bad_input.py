@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from deviceplugin.config.load import ConfigInvalidError, load
 from deviceplugin.config.rules import Problem
 
 Refused = Callable[..., tuple[Problem, ...]]
