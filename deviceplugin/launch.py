@@ -26,6 +26,10 @@ from deviceplugin.published import Published
 
 logger = logging.getLogger(__name__)
 
+SWITCH_INTERVAL = 0.0005
+"""Seconds: a thread that plans gives way to one that answers the kubelet after so long. With
+Python's own 5 ms an Allocate could wait that long at each of its thread changes."""
+
 WARM_AFTER = 3.0
 """Seconds from the first registration to the load of the metrics library. A restarted kubelet
 admits its pods just then, and an import would keep the interpreter from answering."""
@@ -43,6 +47,7 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     backends.require(arguments.vendor)
     settings = run_settings(arguments, environment, arguments.vendor)
     logs.configure(settings.log_format, settings.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
     serving = _Serving()
     http = HttpServer(settings.metrics_address, status, serving.alive)
