@@ -20,6 +20,7 @@ from deviceplugin import sources, state
 from deviceplugin.backend import Backend, Configurable
 from deviceplugin.config.settings import RunSettings
 from deviceplugin.discovery import Discovery
+from deviceplugin.faults import judged
 from deviceplugin.first_config import FirstConfig
 from deviceplugin.first_list import FirstList
 from deviceplugin.kubelet.manager import KubeletSide
@@ -135,7 +136,9 @@ class Daemon:
         boot = boot_id(self._settings.procfs)
         kept, note = state.load(self._state_file, self._identity, boot)
         if note:
-            logger.info("state folder", extra={"note": note})
+            ignored = note.startswith("state ignored")
+            level = logging.WARNING if ignored else logging.INFO
+            logger.log(level, "state folder", extra={"note": note})
         self._inventory, self._listing = state.restore(kept, _bounds(self._settings))
         self._config_text = kept.config_text or ""
         first = FirstConfig(
@@ -206,13 +209,17 @@ class Daemon:
                     self._backend.configure(config)
             case ev.RegistrationTried(error=""):
                 self._on_registered()
+            case ev.Symptom():
+                action = judged(event.kind, event.action, self._inventory.policy)
+                known = self._inventory.known.get(event.device)
+                self._journal.symptom(event, action, known.device if known else None)
             case _:
                 pass
 
     def _see_hang(self, now: float) -> None:
         """A driver call cannot be ended, but it can be told that it hangs."""
         since = self._discovery.busy_since
-        hung = since is not None and now - since > self._settings.timings.driver_hung
+        hung = since is not None and now - since > self._settings.timings.scan_hung
         if hung and self._inventory.backend is not BackendState.DRIVER_HUNG:
             detail = f"a scan has not ended for {now - (since or now):.0f} s"
             self._fold(ev.BackendChanged(state=BackendState.DRIVER_HUNG, detail=detail, at=now))
@@ -263,7 +270,7 @@ class Daemon:
         self._status.set(
             observing.with_views(self._status.value, outcome.views, devices=health, unmet=lines)
         )
-        self._journal.verdicts(faults)
+        self._journal.verdicts(faults, self._inventory.all_devices())
         self._journal.unmet(lines)
 
 

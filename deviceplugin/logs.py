@@ -68,3 +68,5 @@ def configure(style: str = "text", level: str = "info", stream: TextIO = sys.std
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # Its debug lines are a dump of each inotify event, and hide ours.
+    logging.getLogger("watchdog").setLevel(logging.WARNING)

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deviceplugin import events as ev
-from deviceplugin.model import BackendState, DeviceId, Fault
+from deviceplugin.faults import SEVERITY
+from deviceplugin.model import Action, BackendState, Device, DeviceId, Fault
 
 logger = logging.getLogger("deviceplugin")
+
+SAY_AGAIN = 60.0
+"""Seconds for which a symptom seen again and again is one line: a poll sees it each second."""
 
 _QUIET_STATES = frozenset({BackendState.READY, BackendState.STARTING})
 
@@ -21,7 +25,9 @@ class Journal:
     """Writes the log of one daemon; remembers just enough to say nothing twice."""
 
     _said: dict[str, object] = field(default_factory=dict)
-    _faults: dict[DeviceId, str] = field(default_factory=dict)
+    _sick: dict[DeviceId, tuple[str, ...]] = field(default_factory=dict)  # kinds, in order
+    _seen: dict[tuple[DeviceId, str], float] = field(default_factory=dict)
+    _in_force: bool = False
 
     def event(self, event: ev.Event) -> None:
         """Say what this event changed; events that are steps of a poll say nothing."""
@@ -31,27 +37,52 @@ class Journal:
             case ev.Scanned():
                 self._scan(event)
             case ev.ConfigAccepted() | ev.ConfigRefused() | ev.ConfigMissing():
-                _config(event)
+                self._config(event)
             case ev.Allocated() | ev.ListSent():
                 _served(event)
             case ev.StateKept():
                 _state(event)
+            case ev.WasReset():
+                logger.info("device was reset", extra={"device": event.device or "all"})
             case _:
                 pass  # steps of a poll, and what the thread concerned has logged itself
 
-    def verdicts(self, faults: Mapping[DeviceId, Fault]) -> None:
+    def symptom(self, event: ev.Symptom, action: Action, device: Device | None) -> None:
+        """Say a symptom that changes no verdict; one that does is said by ``verdicts``.
+
+        ``action`` is what the config makes of it.
+        """
+        key, before = (event.device, event.kind), self._seen.get((event.device, event.kind))
+        self._seen[key] = event.at
+        repeated = before is not None and event.at - before < SAY_AGAIN
+        decides = action in SEVERITY and not self._sick.get(event.device)
+        if action is Action.IGNORE or repeated or decides:
+            return
+        logger.info(
+            "symptom",
+            extra={**_who(event.device, device), "kind": event.kind, "action": action.value}
+            | {"detail": event.detail},
+        )
+
+    def verdicts(
+        self, faults: Mapping[DeviceId, Fault], devices: Mapping[DeviceId, Device]
+    ) -> None:
         """Say which devices turned unhealthy or healthy since the last call."""
-        before = self._faults
         for device, fault in faults.items():
-            if before.get(device) != fault.kind:
+            kinds = self._sick.get(device, ())
+            if fault.kind not in kinds[-1:]:
+                self._sick[device] = (*(kind for kind in kinds if kind != fault.kind), fault.kind)
                 logger.warning(
                     "device is unhealthy",
-                    extra={"device": device, "reason": fault.kind, "detail": fault.detail}
-                    | {"clears_by": fault.action.value},
+                    extra={**_who(device, devices.get(device)), "reason": fault.kind}
+                    | {"detail": fault.detail, "clears_by": fault.action.value},
                 )
-        for device in before.keys() - faults.keys():
-            logger.info("device is healthy again", extra={"device": device, "was": before[device]})
-        self._faults = {device: fault.kind for device, fault in faults.items()}
+        for device in self._sick.keys() - faults.keys():
+            was = ", ".join(self._sick.pop(device))
+            logger.info(
+                "device is healthy again",
+                extra={**_who(device, devices.get(device)), "was": was},
+            )
 
     def waiting(self, why: str) -> None:
         """Say what the first list waits for, when that changes."""
@@ -77,6 +108,29 @@ class Journal:
             level, "driver state", extra={"state": event.state.value, "detail": event.detail}
         )
 
+    def _config(self, event: ev.ConfigAccepted | ev.ConfigRefused | ev.ConfigMissing) -> None:
+        match event:
+            case ev.ConfigAccepted(config=config):
+                self._in_force = True
+                logger.info(
+                    "config in force", extra={"source": config.source, "digest": config.digest}
+                )
+                for warning in config.warnings:
+                    logger.warning("config warning", extra={"warning": warning})
+            case ev.ConfigRefused():
+                for problem in event.problems:
+                    logger.error(self._refused(), extra={"problem": str(problem)})
+            case ev.ConfigMissing():
+                logger.warning(
+                    "config file is missing, the config in force stays",
+                    extra={"source": event.source},
+                )
+
+    def _refused(self) -> str:
+        if self._in_force:
+            return "config refused, the one in force stays"
+        return "config refused, none is in force: nothing is served"
+
     def _scan(self, event: ev.Scanned) -> None:
         found = tuple(device.id for device in event.scan.devices)
         if self._changed("found", found):
@@ -89,21 +143,11 @@ class Journal:
                 logger.warning("a device did not answer", extra={"problem": problem})
 
 
-def _config(event: ev.ConfigAccepted | ev.ConfigRefused | ev.ConfigMissing) -> None:
-    match event:
-        case ev.ConfigAccepted(config=config):
-            logger.info("config in force", extra={"source": config.source, "digest": config.digest})
-            for warning in config.warnings:
-                logger.warning("config warning", extra={"warning": warning})
-        case ev.ConfigRefused():
-            for problem in event.problems:
-                logger.error(
-                    "config refused, the one in force stays", extra={"problem": str(problem)}
-                )
-        case ev.ConfigMissing():
-            logger.warning(
-                "config file is missing, the config in force stays", extra={"source": event.source}
-            )
+def _who(device: DeviceId, found: Device | None) -> dict[str, object]:
+    """Names of a device: ours, and those that the driver's tools and the kernel log use."""
+    if found is None:
+        return {"device": device}
+    return {"device": device, "index": found.index, "pci": found.pci_address or "unknown"}
 
 
 def _served(event: ev.Allocated | ev.ListSent) -> None:

@@ -43,7 +43,7 @@ class Found:
     """What NVML alone told: GPUs by index, and an error for each that did not answer."""
 
     gpus: tuple[GpuInfo, ...]
-    errors: tuple[NvmlError, ...]
+    errors: tuple[str, ...]
 
 
 def unavailable(error: NvmlError) -> BackendUnavailableError:
@@ -67,7 +67,9 @@ def enumerate_gpus(door: Nvml) -> Found:
         raise broken
     return Found(
         gpus=tuple(answer for answer in answers if isinstance(answer, GpuInfo)),
-        errors=tuple(error for error in errors if error),
+        errors=tuple(
+            f"GPU {index}: {error}" for index, error in enumerate(errors) if error is not None
+        ),
     )
 
 
@@ -99,7 +101,7 @@ class Surroundings:
         return Scan(
             devices=tuple(self._device(gpu, names) for gpu in usable),
             bus=None if bus is None else bus - skipped,
-            problems=(*map(str, found.errors), *map(_divided, filter(_is_divided, found.gpus))),
+            problems=(*found.errors, *map(_divided, filter(_is_divided, found.gpus))),
         )
 
     def _device(self, gpu: GpuInfo, names: frozenset[str]) -> Device:

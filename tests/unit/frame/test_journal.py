@@ -4,16 +4,33 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from deviceplugin import events as ev
 from deviceplugin import logs
 from deviceplugin.config.rules import Config, Problem
-from deviceplugin.model import Action, BackendState, DeviceId, Fault, ResourceName, UnitId
+from deviceplugin.model import (
+    Action,
+    BackendState,
+    Device,
+    DeviceId,
+    Fault,
+    ResourceName,
+    UnitId,
+)
 from deviceplugin.observe.journal import Journal
 
 GPU = DeviceId("GPU-1")
+DEVICE = Device(
+    id=GPU, resource=ResourceName("nvidia.com/gpu"), index=3, pci_address="0000:1b:00.0"
+)
+REFUSED = ev.ConfigRefused(
+    source="f",
+    problems=(Problem(file="f", line=1, path="", found="x", remedy="y"),),
+    at=1,
+)
 FAULT = Fault(
     device=GPU, kind="xid-79", detail="fell off the bus", since=1, last=1, action=Action.REBOOT
 )
@@ -36,13 +53,62 @@ def lines(log: io.StringIO) -> list[dict[str, object]]:
 
 
 def test_a_fault_is_said_when_it_comes_and_when_it_goes(log: io.StringIO) -> None:
-    """Repeated verdicts say nothing; a fault and its end are a line each, with the reason."""
+    """Repeated verdicts say nothing; a fault and its end are a line each, with all its names."""
     journal = Journal()
     for faults in ({}, {GPU: FAULT}, {GPU: FAULT}, {}):
-        journal.verdicts(faults)
+        journal.verdicts(faults, {GPU: DEVICE})
     said = lines(log)
     assert [line["message"] for line in said] == ["device is unhealthy", "device is healthy again"]
-    assert said[0] | {"device": GPU, "reason": "xid-79", "clears_by": "reboot"} == said[0]
+    names = {"device": GPU, "index": 3, "pci": "0000:1b:00.0"}
+    assert said[0] | names | {"reason": "xid-79", "clears_by": "reboot"} == said[0]
+    assert said[1] | names | {"was": "xid-79"} == said[1]
+
+
+def test_the_end_of_a_fault_names_all_there_were(log: io.StringIO) -> None:
+    """A GPU that was lost while it waited for a reset was ill of both."""
+    journal = Journal()
+    for kind in ("xid-95", "lost"):
+        journal.verdicts({GPU: replace(FAULT, kind=kind)}, {})
+    journal.event(ev.WasReset(device=GPU, at=3))
+    journal.verdicts({}, {})
+    said = lines(log)
+    assert [line["message"] for line in said[2:]] == ["device was reset", "device is healthy again"]
+    assert said[3]["was"] == "xid-95, lost"
+
+
+@pytest.mark.parametrize(
+    ("action", "sick", "count"),
+    [
+        pytest.param(Action.EVENT, False, 1, id="harmless-is-said-once-a-minute"),
+        pytest.param(Action.IGNORE, False, 0, id="ignored"),
+        pytest.param(Action.RESET, False, 0, id="the-verdict-says-it"),
+        pytest.param(Action.RESET, True, 1, id="another-one-on-a-sick-device"),
+    ],
+)
+def test_a_symptom_that_changes_no_verdict_is_said(
+    log: io.StringIO, action: Action, *, sick: bool, count: int
+) -> None:
+    """What is only counted is in the log too, and what a poll sees each second is one line."""
+    journal = Journal()
+    if sick:
+        journal.verdicts({GPU: FAULT}, {})
+    for at in (1.0, 2.0, 3.0):
+        symptom = ev.Symptom(device=GPU, kind="xid-94", detail="", action=action, at=at)
+        journal.symptom(symptom, action, DEVICE)
+    assert sum(line["message"] == "symptom" for line in lines(log)) == count
+
+
+def test_a_first_config_that_is_wrong_says_that_nothing_is_served(log: io.StringIO) -> None:
+    """Where no config is in force, none can stay."""
+    journal = Journal()
+    journal.event(REFUSED)
+    journal.event(ev.ConfigAccepted(config=Config(), text="", at=1))
+    journal.event(REFUSED)
+    messages = [line["message"] for line in lines(log) if line["level"] == "error"]
+    assert messages == [
+        "config refused, none is in force: nothing is served",
+        "config refused, the one in force stays",
+    ]
 
 
 def test_polls_say_only_what_changed(log: io.StringIO) -> None:
@@ -69,13 +135,9 @@ def test_polls_say_only_what_changed(log: io.StringIO) -> None:
             id="config",
         ),
         pytest.param(
-            ev.ConfigRefused(
-                source="f",
-                problems=(Problem(file="f", line=1, path="", found="x", remedy="y"),),
-                at=1,
-            ),
+            REFUSED,
             "error",
-            "config refused, the one in force stays",
+            "config refused, none is in force: nothing is served",
             id="refused",
         ),
         pytest.param(

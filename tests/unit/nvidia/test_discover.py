@@ -87,7 +87,7 @@ def test_one_gpu_fails_alone(node: Any, nvml: Any, code: Code) -> None:
     nvml.errors["gpu 2"] = code
     found = scan(node, nvml)
     assert [device.index for device in found.devices] == [0, 1, 3]
-    assert found.problems == (f"gpu 2: NVML error (code {int(code)})",)
+    assert found.problems == (f"GPU 2: gpu 2: NVML error (code {int(code)})",)
 
 
 def test_all_gpus_lost(node: Any, nvml: Any) -> None:
