@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from deviceplugin.backend import UnknownVendorError
-from deviceplugin.config.settings import SettingsError, add_log_flags, add_run_flags
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.config.settings import add_log_flags, add_run_flags
+from deviceplugin.errors import DevicePluginError, WrongUseError
 
 # What a command needs is imported where it runs: `run` must answer its probes before the
 # config and gRPC libraries are loaded, and `--help` must not load them at all.
@@ -21,7 +20,7 @@ from deviceplugin.errors import DevicePluginError
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="deviceplugin",
-        description="Serves this node's GPUs and RDMA adapters to the kubelet.",
+        description="Serves this node's GPUs to the kubelet.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands)
@@ -133,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = arguments.main
     try:
         return command(arguments)
-    except (SettingsError, UnknownVendorError) as error:
+    except WrongUseError as error:
         sys.stderr.write(f"deviceplugin: {error}\n")
         return 2
     except DevicePluginError as error:

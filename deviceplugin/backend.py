@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from deviceplugin.config.rules import Config
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.errors import DevicePluginError, WrongUseError
 from deviceplugin.events import Emit, Scan
 from deviceplugin.model import BackendState, Delivery, Device
 
@@ -28,7 +28,7 @@ class BackendUnavailableError(DevicePluginError):
         self.detail = detail
 
 
-class UnknownVendorError(DevicePluginError):
+class UnknownVendorError(WrongUseError):
     """No module of that name."""
 
 

@@ -5,6 +5,10 @@ class DevicePluginError(Exception):
     """Root of every error raised on purpose; ``str()`` is the text a person reads."""
 
 
+class WrongUseError(DevicePluginError):
+    """The command line or the environment is wrong; the process exits with 2."""
+
+
 class AllocationRefusedError(DevicePluginError):
     """An Allocate that a rule forbids or that names an id we never listed.
 

@@ -55,15 +55,15 @@ class FirstConfig:
         name = f"{_LAST_GOOD} ({self.last_source.removeprefix(_LAST_GOOD).strip(' ()')})"
         return self._loaded(lambda: self._load(self.last_good or "", name), self.last_good, found)
 
-    def _defaults(self, found: FileEvent) -> Iterator[ev.Event]:
-        yield self._loaded(self._default, "", found)
+    def _defaults(self, found: ev.ConfigMissing) -> Iterator[ev.Event]:
+        yield self._loaded(lambda: self._default(found.source), "", found)
 
     def _load(self, text: str, name: str) -> Config:
         return load(self.vendor, text, file=name, env=self.environment)
 
-    def _default(self) -> Config:
+    def _default(self, missing: str) -> Config:
         config = self._load("", "defaults") if self.environment else default_config(self.vendor)
-        return replace(config, source="defaults")
+        return replace(config, source=f"defaults (there is no {missing})")
 
     def _loaded(self, make: Callable[[], Config], text: str, found: FileEvent) -> ev.Event:
         try:

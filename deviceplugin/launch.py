@@ -19,7 +19,7 @@ from types import FrameType
 
 from deviceplugin import backend as backends
 from deviceplugin import logs
-from deviceplugin.config.settings import RunSettings, run_settings
+from deviceplugin.config.settings import RunSettings, run_settings, unread
 from deviceplugin.observe.http import HttpServer
 from deviceplugin.observe.status import Status
 from deviceplugin.published import Published
@@ -47,6 +47,10 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     backends.require(arguments.vendor)
     settings = run_settings(arguments, environment, arguments.vendor)
     logs.configure(settings.log_format, settings.log_level)
+    for name in unread(environment):
+        logger.warning(
+            "this variable has no effect, no flag has its name", extra={"variable": name}
+        )
     sys.setswitchinterval(SWITCH_INTERVAL)
     status = Published(Status(vendor=settings.vendor, simulated=settings.simulate))
     serving = _Serving()

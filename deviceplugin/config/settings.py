@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.errors import WrongUseError
 
 PREFIX = "DEVICEPLUGIN_"
 
@@ -17,7 +17,7 @@ METRICS_PORTS = {"nvidia": 9481, "amd": 9482, "rdma": 9483}
 """Default ports, one per vendor so that the three processes share a host network."""
 
 
-class SettingsError(DevicePluginError):
+class SettingsError(WrongUseError):
     """A flag or variable has a value that cannot be used."""
 
 
@@ -57,7 +57,7 @@ class Timings:
     )
     rescan: float = _timing(5.0, "between looks at the hardware")
     driver_retry: float = _timing(4.0, "longest pause between tries to reach the driver")
-    driver_hung: float = _timing(
+    scan_hung: float = _timing(
         60.0, "a scan without an end counts as hung; the first one may wake GPUs one by one"
     )
     health_poll: float = _timing(1.0, "between health polls")
@@ -185,6 +185,22 @@ def run_settings(
         log_level=look.choice("log-level", "info", ("debug", "info", "warning", "error")),
         timings=timings(look.many("timing")),
     )
+
+
+def unread(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """``DEVICEPLUGIN_…`` variables that no flag reads: a misspelt one has no effect.
+
+    Kubernetes itself adds variables for a service called ``deviceplugin``; those are no mistake.
+    """
+    parser = argparse.ArgumentParser()
+    add_run_flags(parser)
+    read = {_variable(action.dest.replace("_", "-")) for action in parser._actions}  # noqa: SLF001 - argparse has no list of its flags
+    ours = {name for name in environment if name.startswith(PREFIX)}
+    return tuple(sorted(name for name in ours - read if not _of_a_service(name)))
+
+
+def _of_a_service(name: str) -> bool:
+    return name.startswith((f"{PREFIX}SERVICE_", f"{PREFIX}PORT")) or "_SERVICE_" in name
 
 
 def timings(pairs: Sequence[str]) -> Timings:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.errors import WrongUseError
 from deviceplugin.simulation.timeline import Step
 
 DEFAULT_MACHINE = "h100x8"
 
 
-class MachineNotFoundError(DevicePluginError):
+class MachineNotFoundError(WrongUseError):
     """No shipped machine of that name, and no such file."""
 
 

@@ -48,10 +48,10 @@ def test_wrong_use_exits_with_2_and_says_what_to_write(words: tuple[str, ...], s
         pytest.param(("check", "nvidia", "x", "--simulate", "h9000"), id="check"),
     ],
 )
-def test_a_machine_that_is_not_shipped_exits_with_1(words: tuple[str, ...]) -> None:
+def test_a_machine_that_is_not_shipped_exits_with_2(words: tuple[str, ...]) -> None:
     """An unknown machine is answered with those there are."""
     ended = deviceplugin(*words)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "h100x8" in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -50,7 +50,14 @@ def choose(found: FileEvent, last_good: str | None = None, **environment: str) -
 @pytest.mark.parametrize(
     ("found", "last_good", "source", "replicas", "said"),
     [
-        pytest.param(MISSING, None, "defaults", (), ["ConfigAccepted"], id="missing-first-start"),
+        pytest.param(
+            MISSING,
+            None,
+            "defaults (there is no nvidia.yaml)",
+            (),
+            ["ConfigAccepted"],
+            id="missing-first-start",
+        ),
         pytest.param(
             MISSING,
             SHARED,

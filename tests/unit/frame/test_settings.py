@@ -13,6 +13,7 @@ from deviceplugin.config.settings import (
     add_run_flags,
     run_settings,
     timings,
+    unread,
 )
 
 
@@ -120,3 +121,16 @@ def test_a_wrong_variable_is_refused_by_its_name(variable: str, value: str) -> N
     with pytest.raises(SettingsError, match=variable) as error:
         read(**{variable: value})
     assert value in str(error.value)
+
+
+def test_a_variable_that_no_flag_reads_is_told() -> None:
+    """A misspelt variable is found; those of a Kubernetes service and other programs are left."""
+    environment = {
+        "DEVICEPLUGIN_PLUGINDIR": "x",
+        "DEVICEPLUGIN_PLUGIN_DIR": "x",
+        "DEVICEPLUGIN_TIMING": "stop=1",
+        "DEVICEPLUGIN_SERVICE_HOST": "10.0.0.1",
+        "DEVICEPLUGIN_PORT_9481_TCP": "tcp://10.0.0.1:9481",
+        "PATH": "/bin",
+    }
+    assert unread(environment) == ("DEVICEPLUGIN_PLUGINDIR",)
