@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from deviceplugin.observe.connection import Answer, plain
-from deviceplugin.observe.probes import not_alive, not_ready
+from deviceplugin.observe.probes import not_alive, not_ready, ready
 from deviceplugin.observe.status import Status
 from deviceplugin.published import Published
 
@@ -63,7 +63,7 @@ class Pages:
     def readyz(self) -> Answer:
         """Readiness, with the reason against it."""
         why = not_ready(self.status.value, time.monotonic())
-        return plain(why, _UNAVAILABLE) if why else plain("ready")
+        return plain(why, _UNAVAILABLE) if why else plain(ready(self.status.value))
 
     def metrics(self) -> Answer:
         """Prometheus' text format, in every state of the daemon."""

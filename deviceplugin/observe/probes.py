@@ -34,6 +34,15 @@ def not_ready(status: Status, now: float) -> str:
     return next(filter(None, (_unserved(status, name, now) for name in missing)), "")
 
 
+def ready(status: Status) -> str:
+    """What a ready process says: with nothing to serve it is ready too, and says why."""
+    if status.lock.held is False:
+        return f"ready; {status.lock.detail}"
+    if any(sum(counts.values()) for counts in status.units.values()):
+        return "ready"
+    return f"ready; nothing to serve: driver {status.backend.state.value}"
+
+
 def not_alive(status: Status, now: float) -> str:
     """Why only a restart can help; "" when it cannot or need not."""
     idle = now - status.beat

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin import events as ev
 from deviceplugin.config.rules import Config, Problem
 from deviceplugin.model import BackendState, ResourceName, Views
-from deviceplugin.observe.probes import LOOP_LIMIT, STREAM_GRACE, not_alive, not_ready
+from deviceplugin.observe.probes import LOOP_LIMIT, STREAM_GRACE, not_alive, not_ready, ready
 from deviceplugin.observe.status import ConfigStatus, Status, apply, with_views
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -150,3 +150,24 @@ def test_a_replaced_driver_ends_us_only_on_request(
     why = not_alive(status, NOW)
     assert (why == "") is alive
     assert alive or "restartOnDriverMismatch" in why
+
+
+@pytest.mark.parametrize(
+    ("events", "units", "said"),
+    [
+        pytest.param([OPEN], {"a": ""}, "ready", id="served"),
+        pytest.param([WAITING], {}, "ready; process 7 serves", id="waits-for-the-lock"),
+        pytest.param(
+            [_driver(BackendState.NO_LIBRARY)],
+            {},
+            "ready; nothing to serve: driver no-library",
+            id="no-driver",
+        ),
+    ],
+)
+def test_what_a_ready_process_says(
+    make_views: MakeViews, fold: Fold, events: list[ev.Event], units: dict[str, str], said: str
+) -> None:
+    """A process that is ready because there is nothing to do does not look like one that serves."""
+    status = with_views(fold(), make_views(units), devices=(), unmet=())
+    assert ready(fold(*events, status=status)) == said
