@@ -8,12 +8,13 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
-from deviceplugin.config.settings import add_run_flags
+from deviceplugin.config.settings import Timings, add_run_flags
 from deviceplugin.observe.families import families
 from deviceplugin.observe.samples import Clock
-from deviceplugin.observe.status import Status
+from deviceplugin.observe.status import LockStatus, Status
 from deviceplugin.vendors.nvidia import xids
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,12 +34,30 @@ def xid_table() -> Iterator[str]:
 
 
 def metric_table() -> Iterator[str]:
-    """Every series there can be, with its type."""
-    yield "| metric | type | what |"
+    """Every series there can be, with its type and labels."""
+    yield "| metric | type | labels | what |"
+    yield "|---|---|---|---|"
+    full = Status(vendor="nvidia", lock=LockStatus(held=True))
+    labels = dict(_golden_labels())
+    for family in families(full, Clock.now()):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        yield f"| `{name}` | {family.type} | {labels.get(name, '')} | {family.documentation} |"
+
+
+def _golden_labels() -> Iterator[tuple[str, str]]:
+    """Labels as the golden file of the metrics' interface has them."""
+    for line in (ROOT / "tests" / "golden" / "metrics.txt").read_text().splitlines():
+        name, _kind, *labels = line.split()
+        yield name, " ".join(labels).strip("{}").replace(",", ", ")
+
+
+def timing_table() -> Iterator[str]:
+    """Every time limit, its default and why."""
+    yield "| `--timing` | seconds | what |"
     yield "|---|---|---|"
-    for family in families(Status(vendor="nvidia"), Clock.now()):
-        suffix = "_total" if family.type == "counter" else ""
-        yield f"| `{family.name}{suffix}` | {family.type} | {family.documentation} |"
+    for limit in fields(Timings):
+        name = limit.name.replace("_", "-")
+        yield f"| `{name}` | {limit.default:g} | {limit.metadata['text']} |"
 
 
 def run_help() -> Iterator[str]:
@@ -73,6 +92,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "xids": xid_table,
     "metrics": metric_table,
     "run": run_help,
+    "timings": timing_table,
     "examples": example_table,
 }
 
