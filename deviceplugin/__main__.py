@@ -87,7 +87,8 @@ def _add_check(commands: Commands) -> None:
     check.add_argument("file", metavar="FILE", help="the config, YAML or JSON")
     check.add_argument("--simulate", metavar="MACHINE", help="plan for a simulated machine")
     check.add_argument("--state-dir", metavar="DIR", help="compare with its last good config")
-    for flag in ("--sysfs", "--devfs", "--procfs", "--driver-root", "--nvml-library"):
+    flags = ("--plugin-dir", "--sysfs", "--devfs", "--procfs", "--driver-root", "--nvml-library")
+    for flag in flags:
         check.add_argument(flag, metavar="PATH", help="as for run")
     add_log_flags(check.add_argument_group("log"))
     check.set_defaults(main=_check)

@@ -62,34 +62,49 @@ def _valid(
     yield from (f"warning: {warning}" for warning in config.warnings)
     warned = f", {_count(len(config.warnings), 'warning')}" if config.warnings else ""
     yield f"{config.source} is valid{warned}"
-    before, name = _before(settings, environment)
+    before = _before(settings, environment)
+    if before.note:
+        yield f"note: {before.note}"
     try:
         scan = backend.discover()
     except BackendUnavailableError as error:
         yield f"no plan for this node: {error}"
-        yield from _settings(before, config, name)
+        yield from _settings(before.config, config, before.name)
         return
     where = f"simulated machine {settings.simulate}" if settings.simulate else "this node"
     yield f"on {where}: {_count(len(scan.devices), 'device')}"
     yield from (f"not served: {problem}" for problem in scan.problems)
-    yield from _change(_Node(scan=scan, backend=backend), before, config, name)
+    yield from _change(_Node(scan=scan, backend=backend), before, config)
 
 
-def _before(settings: RunSettings, environment: Mapping[str, str]) -> tuple[Config, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Before:
+    """What to compare with, by which name, and why it is not the state's; "" when it is."""
+
+    config: Config
+    name: str
+    note: str = ""
+
+
+def _before(settings: RunSettings, environment: Mapping[str, str]) -> _Before:
     """Find what to compare with: the last good config of this set-up, else the defaults."""
     identity = state.Identity(
         plugin_dir=str(settings.plugin_dir),
         library=str(settings.nvml_library or ""),
         machine=settings.simulate,
     )
-    kept, _ = state.load(settings.state_dir / f"{settings.vendor}.json", identity, "")
+    kept, note = state.load(settings.state_dir / f"{settings.vendor}.json", identity, "")
+    defaults = default_config(settings.vendor, environment)
     if kept.config_text is None:
-        return default_config(settings.vendor, environment), "the defaults"
+        # A state that is used has notes on its faults at most, and no boot is known here.
+        unused = kept == state.State(identity=identity)
+        return _Before(config=defaults, name="the defaults", note=note if unused else "")
     name = "the last good config"
     try:
-        return load(settings.vendor, kept.config_text, file=name, env=environment), name
+        config = load(settings.vendor, kept.config_text, file=name, env=environment)
     except ConfigInvalidError:  # an older version took what this one refuses
-        return default_config(settings.vendor, environment), f"the defaults ({name} is invalid)"
+        return _Before(config=defaults, name=f"the defaults ({name} is invalid)")
+    return _Before(config=config, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +130,14 @@ class _Node:
         return listing, views(planned, listing, inventory, self.backend.delivery)
 
 
-def _change(node: _Node, before: Config, after: Config, name: str) -> Iterator[str]:
-    listing, old = node.listed(*node.planned(before, Listing()))
+def _change(node: _Node, before: _Before, after: Config) -> Iterator[str]:
+    listing, old = node.listed(*node.planned(before.config, Listing()))
     # Units that only leave still count towards the size, so plan on top of the old list.
     inventory, planned = node.planned(after, listing)
     _, new = node.listed(inventory, planned)
-    yield f"compared with {name}:"
+    yield f"compared with {before.name}:"
     yield from _resources(old, new)
-    yield from _settings(before, after, "")
+    yield from _settings(before.config, after, "")
     yield from (f"unmet: {unmet}" for unmet in _unmet(planned, new))
     yield from (f"collision: {line}" for line in _collisions(new))
 

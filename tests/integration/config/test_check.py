@@ -3,15 +3,22 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deviceplugin import state
 from deviceplugin.__main__ import main
+from deviceplugin.inventory import Known
+from deviceplugin.model import Action, Device, DeviceId, Fault, ResourceName
 
 Check = Callable[..., tuple[int, list[str]]]
 
 LIBRARY = Path("/var/lib/kubelet/device-plugins")
+
+KNOWN = Known(
+    device=Device(id=DeviceId("GPU-1"), resource=ResourceName("nvidia.com/gpu"), index=0), boot="b"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,21 +41,40 @@ def file(tmp_path: Path) -> Path:
 def check(tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     """Return a function that checks a text and gives exit code and lines."""
 
-    def do(text: str, machine: str = "h100x8") -> tuple[int, list[str]]:
+    def do(text: str, machine: str = "h100x8", *flags: str) -> tuple[int, list[str]]:
         file.write_text(text)
-        arguments = ["--simulate", machine, "--state-dir", str(tmp_path / "state")]
+        arguments = ["--simulate", machine, "--state-dir", str(tmp_path / "state"), *flags]
         code = main(["check", "nvidia", str(file), *arguments])
         return code, capsys.readouterr().out.splitlines()
 
     return do
 
 
-def test_grows(check: Check, file: Path) -> None:
+@pytest.fixture
+def keep(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that saves a state of four shares a GPU, and gives its file."""
+
+    def do(machine: str = "h100x8", plugin_dir: Path = LIBRARY, **content: Any) -> Path:
+        kept = state.State(
+            identity=state.Identity(plugin_dir=str(plugin_dir), machine=machine),
+            config_source="nvidia.yaml",
+            **{"config_text": "sharing: {timeSlicing: {replicas: 4}}", **content},
+        )
+        path = tmp_path / "state" / "nvidia.json"
+        assert state.save(path, kept) == ""
+        return path
+
+    return do
+
+
+def test_grows(check: Check, file: Path, tmp_path: Path) -> None:
     """More units under the same name, with the bytes of the new list."""
     code, lines = check("sharing: {timeSlicing: {replicas: 4}}")
     assert code == 0
     assert lines == [
         f"{file} is valid",
+        f"note: no state at {tmp_path / 'state' / 'nvidia.json'}: this is the first start, or the"
+        " folder is new",
         "on simulated machine h100x8: 8 devices",
         "compared with the defaults:",
         "  nvidia.com/gpu  8 -> 32 units, grows, a list of 1,952 bytes",
@@ -63,28 +89,61 @@ def test_appears_and_vanishes(check: Check) -> None:
     assert any("nvidia.com/gpu.shared  0 -> 16 units, appears" in line for line in lines)
 
 
-def test_against_the_last_good_config(check: Check, tmp_path: Path) -> None:
+def test_against_the_last_good_config(check: Check, keep: Callable[..., Path]) -> None:
     """With a state folder the last good config is what counts."""
-    kept = state.State(
-        identity=state.Identity(plugin_dir=str(LIBRARY), machine="h100x8"),
-        config_text="sharing: {timeSlicing: {replicas: 4}}",
-        config_source="nvidia.yaml",
-    )
-    assert state.save(tmp_path / "state" / "nvidia.json", kept) == ""
+    keep()
     code, lines = check("sharing: {timeSlicing: {replicas: 3}}")
     assert code == 0
     assert "compared with the last good config:" in lines
     assert any("32 -> 24 units, shrinks" in line for line in lines)
+    assert not any(line.startswith("note: ") for line in lines)
 
 
-def test_last_good_config_of_an_older_version(check: Check, tmp_path: Path) -> None:
-    """A last good config that is refused today is said, and the defaults count."""
-    kept = state.State(
-        identity=state.Identity(plugin_dir=str(LIBRARY), machine="h100x8"),
-        config_text="gone: true",
-        config_source="nvidia.yaml",
+@pytest.mark.parametrize(
+    ("kept", "difference"),
+    [
+        ({"machine": "l4x1"}, "machine was 'l4x1' and is 'h100x8'"),
+        ({"plugin_dir": "/mnt/plugins"}, f"plugin_dir was '/mnt/plugins' and is '{LIBRARY}'"),
+    ],
+    ids=["machine", "plugin-dir"],
+)
+def test_state_of_another_set_up(
+    check: Check, keep: Callable[..., Path], kept: dict[str, str], difference: str
+) -> None:
+    """A state that cannot count is said to, with the difference, before the defaults do."""
+    path = keep(**kept)
+    code, lines = check("sharing: {timeSlicing: {replicas: 3}}")
+    assert code == 0
+    note = f"note: state ignored: {path} is of another set-up: {difference}"
+    assert lines.index(note) < lines.index("compared with the defaults:")
+
+
+def test_plugin_dir(check: Check, keep: Callable[..., Path]) -> None:
+    """With the daemon's own plugin folder its state counts."""
+    keep(plugin_dir="/mnt/plugins")
+    _, lines = check("", "h100x8", "--plugin-dir", "/mnt/plugins")
+    assert "compared with the last good config:" in lines
+
+
+def test_state_without_a_config(check: Check, keep: Callable[..., Path]) -> None:
+    """A state of a daemon that never had a config is no reason for a note."""
+    fault = Fault(
+        device=DeviceId("GPU-1"),
+        kind="xid-79",
+        detail="fell off",
+        action=Action.REBOOT,
+        since=1.0,
+        last=1.0,
     )
-    state.save(tmp_path / "state" / "nvidia.json", kept)
+    keep(config_text=None, boot="b", faults=(fault,), known=(KNOWN,))
+    _, lines = check("")
+    assert "compared with the defaults:" in lines
+    assert not any(line.startswith("note: ") for line in lines)
+
+
+def test_last_good_config_of_an_older_version(check: Check, keep: Callable[..., Path]) -> None:
+    """A last good config that is refused today is said, and the defaults count."""
+    keep(config_text="gone: true")
     _, lines = check("")
     assert "compared with the defaults (the last good config is invalid):" in lines
 
@@ -152,7 +211,7 @@ def test_settings(check: Check) -> None:
         "flags: {plugin: {passDeviceSpecs: true, sharedDevicesAllocationPolicy: packed}}\n"
         "health: {xids: {79: ignore}}\n"
     )
-    assert lines[4:] == [
+    assert lines[5:] == [
         "  allocation.policy: distributed -> packed",
         "  health.overrides: none -> xid-79 ignore",
         "  flags.passDeviceSpecs: unset -> true",
@@ -189,5 +248,5 @@ def test_without_hardware(check: Check) -> None:
     """Where the hardware cannot be reached the config is valid all the same."""
     code, lines = check("flags: {nvidiaDevRoot: /x}", "none")
     assert code == 0
-    assert lines[1].startswith("no plan for this node: no-library")
-    assert lines[2] == "  flags.nvidiaDevRoot: unset -> /x (compared with the defaults)"
+    assert lines[2].startswith("no plan for this node: no-library")
+    assert lines[3] == "  flags.nvidiaDevRoot: unset -> /x (compared with the defaults)"
