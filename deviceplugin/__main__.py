@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from deviceplugin.config.settings import add_log_flags, add_run_flags
+from deviceplugin.config.settings import add_run_flags
 from deviceplugin.errors import DevicePluginError, WrongUseError
 
 # What a command needs is imported where it runs: `run` must answer its probes before the
@@ -90,7 +90,6 @@ def _add_check(commands: Commands) -> None:
     flags = ("--plugin-dir", "--sysfs", "--devfs", "--procfs", "--driver-root", "--nvml-library")
     for flag in flags:
         check.add_argument(flag, metavar="PATH", help="as for run")
-    add_log_flags(check.add_argument_group("log"))
     check.set_defaults(main=_check)
 
 

@@ -25,6 +25,9 @@ def deviceplugin(*words: str | Path) -> subprocess.CompletedProcess[str]:
         pytest.param(("run", "tpu"), "write one of", id="unknown-vendor"),
         pytest.param(("run", "nvidia", "--plugin-folder", "x"), "unrecognized", id="unknown-flag"),
         pytest.param(
+            ("check", "nvidia", "x", "--log-level", "info"), "unrecognized", id="log-of-check"
+        ),
+        pytest.param(
             ("run", "nvidia", "--timing", "pause=1"), "no such time limit", id="unknown-timing"
         ),
         pytest.param(
