@@ -130,7 +130,7 @@ class Lifetime:
             self._around.stop.is_set()
             or self._renew
             or self._is_outlived()
-            or not self.generation.streams.open
+            or not self.generation.streams.live
         )
 
     def _is_outlived(self) -> bool:
@@ -142,13 +142,13 @@ class Lifetime:
             return End.STOPPED
         if self._is_outlived():
             return self._settle()
-        return End.ENDED_BY_US if self.generation.streams.open else End.STREAM_ENDED
+        return End.ENDED_BY_US if self.generation.streams.live else End.STREAM_ENDED
 
     def _settle(self) -> End:
         """Tell a restarted kubelet, which breaks the stream, from a touched kubelet.sock."""
         streams = self.generation.streams
-        self._around.wait(lambda: not streams.open, self._options.settle)
-        return End.ENDED_BY_US if streams.open else End.KUBELET_RESTARTED
+        self._around.wait(lambda: not streams.live, self._options.settle)
+        return End.ENDED_BY_US if streams.live else End.KUBELET_RESTARTED
 
     def _note_lost_file(self) -> None:
         # The kubelet holds its connection; a new registration would only risk it.

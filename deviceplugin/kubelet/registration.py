@@ -48,7 +48,7 @@ class Registration:
     def sent(self) -> "SentList | None":
         """Look up the last list sent on a stream that is open now."""
         life = self._life
-        if life is None or not life.generation.streams.open:
+        if life is None or not life.generation.streams.live:
             return None
         return life.generation.streams.sent
 

@@ -50,12 +50,13 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     ) -> Iterator[api_pb2.ListAndWatchResponse]:
         """Send the whole list at once, then whenever it differs."""
         del request
-        if not self._streams.enter():
+        ticket = self._streams.enter()
+        if not ticket:
             replies.exhausted(context)
         try:
             yield from self._lists(context)
         finally:
-            self._streams.leave()
+            self._streams.leave(ticket)
 
     def _lists(self, context: grpc.ServicerContext) -> Iterator[api_pb2.ListAndWatchResponse]:
         gone = self._when_gone(context)

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from deviceplugin.api.v1beta1 import api_pb2
-from deviceplugin.events import StreamsChanged
+from deviceplugin.events import Displaced, StreamsChanged
 from deviceplugin.simulation.kubelet import Pod
 
 GPU = "nvidia.com/gpu"
@@ -61,6 +61,19 @@ def test_a_cancelled_stream_frees_its_slot(rig: Any, leak: list[Any]) -> None:
         stream = stub.ListAndWatch(api_pb2.Empty())
         assert len(next(stream).devices) == 8
         stream.cancel()
+
+
+def test_a_stream_of_another_client_does_not_hide_the_loss_of_the_kubelets(rig: Any) -> None:
+    """A tool that listens too is no reason to believe that the kubelet still does."""
+    with rig.plugin() as stub:
+        other = stub.ListAndWatch(api_pb2.Empty())
+        next(other)
+        rig.kubelet.cut_stream(GPU)
+        assert rig.kubelet.wait(lambda: rig.kubelet.allocatable().get(GPU) == 0, 5)
+        assert rig.allocatable(8, timeout=3)
+        assert 0 in [event.open for event in rig.record.of(StreamsChanged)]
+        assert not rig.record.of(Displaced)  # found by us at once, not by the audit at last
+        other.cancel()
 
 
 def test_all_streams_end_cleanly_at_stop(rig: Any) -> None:
