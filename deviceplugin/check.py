@@ -6,12 +6,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import TextIO
 
-from pydantic.alias_generators import to_camel
-
 from deviceplugin import events as ev
 from deviceplugin import inventory as inv
 from deviceplugin import state
 from deviceplugin.backend import Backend, BackendUnavailableError
+from deviceplugin.config import dialects
 from deviceplugin.config.load import ConfigInvalidError, default_config, load
 from deviceplugin.config.rules import Config
 from deviceplugin.config.settings import RunSettings
@@ -69,7 +68,9 @@ def _valid(
         scan = backend.discover()
     except BackendUnavailableError as error:
         yield f"no plan for this node: {error}"
-        yield from _settings(before.config, config, before.name)
+        against = f" (compared with {before.name})"
+        keys = dialects.of(settings.vendor).written
+        yield from (f"{line}{against}" for line in _settings(before.config, config, keys))
         return
     where = f"simulated machine {settings.simulate}" if settings.simulate else "this node"
     yield f"on {where}: {_count(len(scan.devices), 'device')}"
@@ -137,7 +138,7 @@ def _change(node: _Node, before: _Before, after: Config) -> Iterator[str]:
     _, new = node.listed(inventory, planned)
     yield f"compared with {before.name}:"
     yield from _resources(old, new)
-    yield from _settings(before.config, after, "")
+    yield from _settings(before.config, after, dialects.of(node.backend.vendor).written)
     yield from (f"unmet: {unmet}" for unmet in _unmet(planned, new))
     yield from (f"collision: {line}" for line in _collisions(new))
 
@@ -165,9 +166,8 @@ def _verb(was: int, will: int) -> str:
     return "grows" if will > was else "shrinks"
 
 
-def _settings(old: Config, new: Config, name: str) -> Iterator[str]:
-    """Tell settings apart that no count of units shows."""
-    against = f" (compared with {name})" if name else ""
+def _settings(old: Config, new: Config, keys: Mapping[str, str]) -> Iterator[str]:
+    """Tell settings apart that no count of units shows, by the keys that users write."""
     for part in ("allocation", "health", "flags"):
         was, will = getattr(old, part), getattr(new, part)
         if type(was) is not type(will) or not is_dataclass(will):
@@ -175,7 +175,8 @@ def _settings(old: Config, new: Config, name: str) -> Iterator[str]:
         for field in fields(will):
             one, other = getattr(was, field.name), getattr(will, field.name)
             if one != other:
-                yield f"  {part}.{to_camel(field.name)}: {_text(one)} -> {_text(other)}{against}"
+                name = f"{part}.{field.name}"
+                yield f"  {keys.get(name, name)}: {_text(one)} -> {_text(other)}"
 
 
 def _text(value: object) -> str:

@@ -1,12 +1,22 @@
 """What a vendor's users already write: its schema, its domain, its names for devices."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from deviceplugin.config.devices import Grammar, any_name, nvidia_name
 from deviceplugin.config.environment import Further, nothing, nvidia
 from deviceplugin.config.schema_common import CommonConfig
 from deviceplugin.config.schema_nvidia import NvidiaConfig
+
+
+_COMMON: Mapping[str, str] = MappingProxyType(
+    {
+        "allocation.fail_requests_greater_than_one": (
+            "sharing.timeSlicing.failRequestsGreaterThanOne"
+        )
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +29,8 @@ class Dialect:
         device_name: what may stand in a ``devices`` list.
         resources: names that the vendor serves whatever the file says.
         variables: environment variables that have no key in the file.
+        written: for fields of a Config, as ``health.overrides``, the key or variable that
+            sets them.
 
     """
 
@@ -27,12 +39,29 @@ class Dialect:
     device_name: Grammar = any_name
     resources: frozenset[str] = frozenset()
     variables: Callable[[Mapping[str, str]], Further] = nothing
+    written: Mapping[str, str] = field(default_factory=lambda: _COMMON)
 
     @property
     def context(self) -> dict[str, object]:
         """What the schema's own checks need to know of the vendor."""
         return {"domain": self.domain, "grammar": self.device_name}
 
+
+_NVIDIA = {
+    **_COMMON,
+    "allocation.policy": "flags.plugin.sharedDevicesAllocationPolicy",
+    "health.overrides": "health.xids",
+    "health.disabled": "DP_DISABLE_HEALTHCHECKS",
+    "health.enabled": "DP_ENABLE_HEALTHCHECKS",
+    "flags.device_list_strategies": "flags.plugin.deviceListStrategy",
+    "flags.device_id_strategy": "flags.plugin.deviceIDStrategy",
+    "flags.pass_device_specs": "flags.plugin.passDeviceSpecs",
+    "flags.nvidia_driver_root": "flags.nvidiaDriverRoot",
+    "flags.nvidia_dev_root": "flags.nvidiaDevRoot",
+    "flags.container_driver_root": "flags.plugin.containerDriverRoot",
+    "flags.cdi_annotation_prefix": "flags.plugin.cdiAnnotationPrefix",
+    "flags.restart_on_driver_mismatch": "flags.restartOnDriverMismatch",
+}
 
 _DIALECTS = {
     "nvidia": Dialect(
@@ -41,6 +70,7 @@ _DIALECTS = {
         device_name=nvidia_name,
         resources=frozenset({"nvidia.com/gpu"}),
         variables=nvidia,
+        written=MappingProxyType(_NVIDIA),
     ),
 }
 

@@ -71,10 +71,10 @@ def test_grows(check: Check, file: Path, tmp_path: Path) -> None:
     """More units under the same name, with the bytes of the new list."""
     code, lines = check("sharing: {timeSlicing: {replicas: 4}}")
     assert code == 0
+    kept = tmp_path / "state" / "nvidia.json"
     assert lines == [
         f"{file} is valid",
-        f"note: no state at {tmp_path / 'state' / 'nvidia.json'}: this is the first start, or the"
-        " folder is new",
+        f"note: no state at {kept}: this is the first start, or the folder is new",
         "on simulated machine h100x8: 8 devices",
         "compared with the defaults:",
         "  nvidia.com/gpu  8 -> 32 units, grows, a list of 1,952 bytes",
@@ -175,7 +175,7 @@ def test_cdi_without_a_spec(check: Check) -> None:
     """A delivery that this node cannot make is unmet."""
     code, lines = check("flags: {plugin: {deviceListStrategy: cdi-cri}}")
     assert code == 0
-    assert "  flags.deviceListStrategies: envvar -> cdi-cri" in lines
+    assert "  flags.plugin.deviceListStrategy: envvar -> cdi-cri" in lines
     assert any(line.startswith("unmet: nvidia.com/gpu: waiting for CDI spec") for line in lines)
 
 
@@ -210,11 +210,13 @@ def test_settings(check: Check) -> None:
     _, lines = check(
         "flags: {plugin: {passDeviceSpecs: true, sharedDevicesAllocationPolicy: packed}}\n"
         "health: {xids: {79: ignore}}\n"
+        "sharing: {timeSlicing: {replicas: 1, failRequestsGreaterThanOne: true}}\n"
     )
     assert lines[5:] == [
-        "  allocation.policy: distributed -> packed",
-        "  health.overrides: none -> xid-79 ignore",
-        "  flags.passDeviceSpecs: unset -> true",
+        "  flags.plugin.sharedDevicesAllocationPolicy: distributed -> packed",
+        "  sharing.timeSlicing.failRequestsGreaterThanOne: false -> true",
+        "  health.xids: none -> xid-79 ignore",
+        "  flags.plugin.passDeviceSpecs: unset -> true",
     ]
 
 
