@@ -60,11 +60,19 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("watchdog.") and "thread is inactive" in str(record.msg))
 
 
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Take the traceback from gRPC's own records: it tells of a peer's wrong bytes, not of us."""
+    if record.name.startswith("grpc.") and record.exc_info:
+        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
+    return True
+
+
 def configure(style: str = "text", level: str = "info", stream: TextIO = sys.stderr) -> None:
     """Send all log lines of the process to ``stream``; ``style`` is "text" or "json"."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.addFilter(_is_news)
+    handler.addFilter(_in_one_line)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -1,5 +1,6 @@
 """Asks PodResources who holds what, with deadlines of our own."""
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ import grpc
 from deviceplugin.api.podresources.v1 import api_pb2, api_pb2_grpc
 from deviceplugin.events import HoldersAnswered, HoldersUnavailable
 from deviceplugin.kubelet import channels
+from deviceplugin.kubelet.sockets import PATH_LIMIT
 from deviceplugin.model import ResourceName, UnitId
 
 _RETRY = 0.2  # the kubelet refills a hundred calls a second for all of the node
@@ -25,6 +27,8 @@ class PodResources:
     def ask(self, seconds: float) -> HoldersAnswered | HoldersUnavailable:
         """Ask both questions; all within ``seconds``. A busy kubelet is asked again."""
         deadline = time.monotonic() + seconds
+        if len(os.fsencode(self._socket)) > PATH_LIMIT:
+            return HoldersUnavailable(why=_too_long(self._socket), at=time.monotonic())
         # A channel of its own each time: the socket may be another kubelet's by now.
         with channels.to_socket(self._socket) as channel:
             stub = api_pb2_grpc.PodResourcesListerStub(channel)
@@ -40,6 +44,14 @@ class PodResources:
         return HoldersUnavailable(
             why=f"{self._socket} does not answer: {channels.reason(error)}", at=time.monotonic()
         )
+
+
+def _too_long(socket: Path) -> str:
+    # gRPC would say so at each poll, in lines of its own on standard error.
+    return (
+        f"{socket} is longer than the {PATH_LIMIT} bytes that a socket's path may have:"
+        " name a shorter one with --pod-resources"
+    )
 
 
 def _ask(stub: api_pb2_grpc.PodResourcesListerStub, deadline: float) -> HoldersAnswered:

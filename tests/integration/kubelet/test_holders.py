@@ -239,3 +239,13 @@ def test_audit_leaves_a_sound_registration_alone(
     assert len(rig.record.of(RegistrationTried)) == 1
     registered = [c for c in rig.kubelet.changes if c.kind is ChangeKind.REGISTERED]
     assert len(registered) == 1
+
+
+def test_a_path_that_no_socket_can_have_is_said_before_dialling(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A path over the limit is our own plain reason, and gRPC's core prints nothing."""
+    answer = PodResources(tmp_path / ("x" * 120)).ask(1.0)
+    assert isinstance(answer, HoldersUnavailable)
+    assert "--pod-resources" in answer.why
+    assert capfd.readouterr().err == ""

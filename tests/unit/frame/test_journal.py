@@ -178,3 +178,12 @@ def test_text_lines_quote_what_would_break_them() -> None:
     line = logs.TextFormatter().format(record)
     assert line.endswith('INFO    x: done why="a \\"b\\"\\nc" n=3')
     assert "\n" not in line
+
+
+def test_what_a_peer_sent_wrong_is_one_line(log: io.StringIO) -> None:
+    """Bytes that are no message make gRPC log a traceback at each call; here it is a warning."""
+    try:
+        int("no number")
+    except ValueError:
+        logging.getLogger("grpc._common").exception("Exception deserializing message!")
+    assert [(line["level"], "exception" in line) for line in lines(log)] == [("warning", False)]
