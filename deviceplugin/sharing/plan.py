@@ -92,7 +92,9 @@ def _apply(
         return Unmet(where=rule.where, resource=asked, reason=reason)
 
     if not candidates:
-        return [unmet(f"no device of {asked} is on this node")]
+        there = ", ".join(dict.fromkeys(device.resource for device in devices))
+        here = f"; here: {there}" if there else ""
+        return [unmet(f"no device of {asked} is on this node{here}")]
     selection = select(rule.devices, candidates)
     taken = [device for device in selection.devices if targets[device.id].where]
     for device in selection.devices:

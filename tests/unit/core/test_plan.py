@@ -102,8 +102,8 @@ def test_targets(
             id="count",
         ),
         pytest.param(
-            [rule(), rule(resource="nvidia.com/mig-1g.5gb", where="b")],
-            ["b: nvidia.com/mig-1g.5gb: no device of nvidia.com/mig-1g.5gb is on this node"],
+            [rule(), rule(resource="nvidia.com/gpus", where="b")],
+            ["gpus: no device of nvidia.com/gpus is on this node; here: nvidia.com/gpu"],
             id="resource",
         ),
         pytest.param(
@@ -128,7 +128,7 @@ def test_nothing_is_unmet_before_the_first_scan(bare_node: Callable[..., Any]) -
     node = bare_node().config(rule())
     assert node.outcome.unmet == ()
     node.scan()
-    assert [unmet.resource for unmet in node.outcome.unmet] == [GPU]
+    assert list(map(str, node.outcome.unmet)) == [f"a: {GPU}: no device of {GPU} is on this node"]
 
 
 def test_shorthand_shares_whole_devices_only(
