@@ -9,7 +9,6 @@ from deviceplugin.config.environment import Further, nothing, nvidia
 from deviceplugin.config.schema_common import CommonConfig
 from deviceplugin.config.schema_nvidia import NvidiaConfig
 
-
 _COMMON: Mapping[str, str] = MappingProxyType(
     {
         "allocation.fail_requests_greater_than_one": (
