@@ -23,7 +23,8 @@ class Dialect:
     """How one vendor's file is read.
 
     Attributes:
-        domain: of its resource names; put before a name that has none.
+        domain: of its resource names; put before a name that has none. "" where the vendor
+            alone knows it: then each name has to have one, and any is accepted.
         schema: the keys of the file.
         device_name: what may stand in a ``devices`` list.
         resources: names that the vendor serves whatever the file says.
@@ -33,7 +34,7 @@ class Dialect:
 
     """
 
-    domain: str
+    domain: str = ""
     schema: type[CommonConfig] = CommonConfig
     device_name: Grammar = any_name
     resources: frozenset[str] = frozenset()
@@ -75,5 +76,8 @@ _DIALECTS = {
 
 
 def of(vendor: str) -> Dialect:
-    """Find a vendor's dialect; one without its own has ``version`` and ``sharing``."""
-    return _DIALECTS.get(vendor) or Dialect(domain=f"{vendor}.com")
+    """Find a vendor's dialect; one without its own has ``version`` and ``sharing``.
+
+    A name does not tell the domain: cards of ``toy`` may be ``toy.example.com/card``.
+    """
+    return _DIALECTS.get(vendor) or Dialect()

@@ -18,10 +18,16 @@ class NameInvalidError(ValueError):
 def qualify(name: str, domain: str) -> ResourceName:
     """Give a name its vendor's domain where it has none, and check it.
 
+    Args:
+        name: as it is written.
+        domain: the vendor's; "" accepts any, and then each name has to say its own.
+
     Raises:
-        NameInvalidError: another domain, capitals, other characters, or too long.
+        NameInvalidError: another domain or none, capitals, other characters, or too long.
 
     """
+    if not domain:
+        return qualify(name, _own_domain(name))
     full = name if "/" in name else f"{domain}/{name}"
     prefix, _, rest = full.partition("/")
     if prefix != domain:
@@ -31,6 +37,24 @@ def qualify(name: str, domain: str) -> ResourceName:
     if len(full) > MAX_LENGTH:
         raise NameInvalidError(f"shorten it: {len(full)} characters, at most {MAX_LENGTH}")
     return ResourceName(full)
+
+
+def _own_domain(name: str) -> str:
+    domain, slash, rest = name.partition("/")
+    if not slash:
+        usable = name if _PART.fullmatch(name) else "card"
+        raise NameInvalidError(f"write the whole name, with its domain: example.com/{usable}"[:120])
+    if not _PART.fullmatch(domain):
+        proper = domain.lower()
+        remedy = (
+            f"capitals are not allowed: write {proper}/{rest.lower()}"
+            if _PART.fullmatch(proper)
+            else "write a domain such as example.com before the '/'"
+        )
+        raise NameInvalidError(remedy[:120])
+    if domain.startswith("requests.") or domain.endswith("kubernetes.io"):
+        raise NameInvalidError("the kubelet keeps this domain to itself: write the vendor's own")
+    return domain
 
 
 def _foreign(prefix: str, rest: str, domain: str) -> str:

@@ -132,8 +132,8 @@ def test_digest(loaded: Loaded) -> None:
 
 
 def test_vendor_without_a_schema(loaded: Loaded, refused: Callable[..., object]) -> None:
-    """A new vendor has version and sharing, under its own domain, with ids of any form."""
-    entries = "[{name: npu, replicas: 2, devices: ['0000:c1:00.0']}]"
+    """A new vendor has version and sharing, with ids of any form."""
+    entries = "[{name: acme.com/npu, replicas: 2, devices: ['0000:c1:00.0']}]"
     (rule,) = loaded(f"sharing: {{timeSlicing: {{resources: {entries}}}}}", vendor="acme").rules
     assert rule.resource == "acme.com/npu"
     assert refused("flags: {}", vendor="acme")
