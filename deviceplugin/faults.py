@@ -73,6 +73,17 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """When a device was last reset, and seen good for long enough; -inf for never.
+
+    A policy decides which of the two takes a fault back, so both are kept.
+    """
+
+    reset: float = NEVER
+    good: float = NEVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
     """Evidence about the devices of one vendor.
 
@@ -138,6 +149,25 @@ class Faults:
         }
         actions = {key: self.records[key].action for key in found}
         return tuple(replace(found[key], action=actions[key]) for key in sorted(found))
+
+    def cleared(self, policy: HealthPolicy) -> Mapping[DeviceId, Cleared]:
+        """What a restart must know besides ``lasting``: evidence that took such faults back.
+
+        Each time is the least that still clears, so it does not change with every poll.
+        """
+        found: dict[DeviceId, Cleared] = {}
+        for fault in self.lasting(policy):
+            record = self.records[fault.device, fault.kind]
+            before = found.get(fault.device, Cleared())
+            found[fault.device] = Cleared(
+                reset=self._reset(fault.device),
+                good=max(before.good, self._good_enough(fault.device, record)),
+            )
+        return {device: times for device, times in found.items() if times != Cleared()}
+
+    def _good_enough(self, device: DeviceId, record: Record) -> float:
+        enough = record.last + hold_down(record, self.recovery)
+        return enough if self.good.get(device, NEVER) >= enough else NEVER
 
     def _standing(self, policy: HealthPolicy) -> Iterator[Fault]:
         for (device, kind), record in self.records.items():

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from deviceplugin.config.rules import Config
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.events import Symptom
-from deviceplugin.faults import Faults, Recovery
+from deviceplugin.faults import NEVER, Faults, Recovery
 from deviceplugin.inventory import Bounds, Inventory, Known
 from deviceplugin.model import DeviceId, Fault, ResourceName
 from deviceplugin.sharing import ranges
@@ -76,7 +76,8 @@ class State:
         known: devices, each with the last boot that showed it.
         targets: the plan that the list followed.
         units: the list, by name and device.
-        faults: those that only a reset or a reboot clears.
+        faults: those that only a reset or a reboot clears by the vendor's table.
+        resets, good: what took such faults back, under a policy that judges them otherwise.
 
     """
 
@@ -88,6 +89,8 @@ class State:
     targets: Mapping[DeviceId, Target] = field(default_factory=dict)
     units: Mapping[ResourceName, Mapping[DeviceId, Units]] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    resets: Mapping[DeviceId, float] = field(default_factory=dict)
+    good: Mapping[DeviceId, float] = field(default_factory=dict)
 
 
 def load(path: Path, identity: Identity, boot: str) -> tuple[State, str]:
@@ -109,7 +112,7 @@ def load(path: Path, identity: Identity, boot: str) -> tuple[State, str]:
         return state, ""
     over = len(state.faults)
     note = f"the node rebooted since the state was written: {over} faults are over" if over else ""
-    return replace(state, boot=boot, faults=()), note
+    return replace(state, boot=boot, faults=(), resets={}, good={}), note
 
 
 def save(path: Path, state: State) -> str:
@@ -142,6 +145,10 @@ def restore(
     faults = Faults(recovery=Recovery(hold=bounds.recovery_hold))
     for fault in state.faults:
         faults = faults.raised(_symptom(fault))
+    for device, at in state.resets.items():
+        faults = faults.was_reset(device, at)
+    for device, at in state.good.items():
+        faults = faults.seen_good(device, at)
     known = {each.device.id: each for each in state.known}
     inventory = Inventory(boot=state.boot, bounds=bounds, known=known, faults=faults)
     shelves = {
@@ -156,6 +163,7 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
     config = inventory.config or Config()
     # Defaults are no config that anybody wrote: they need no keeping.
     written = inventory.config is not None and bool(text)
+    cleared = inventory.faults.cleared(inventory.policy)
     return State(
         identity=identity,
         boot=inventory.boot,
@@ -173,6 +181,8 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
             replace(fault, last=fault.since)
             for fault in inventory.faults.lasting(inventory.policy)
         ),
+        resets={device: each.reset for device, each in cleared.items() if each.reset > NEVER},
+        good={device: each.good for device, each in cleared.items() if each.good > NEVER},
     )
 
 

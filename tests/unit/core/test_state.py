@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from deviceplugin import events as ev
 from deviceplugin import state
+from deviceplugin.config.rules import HealthPolicy
 from deviceplugin.inventory import Bounds
 from deviceplugin.model import Action, DeviceId
 from deviceplugin.sharing.engine import Outcome
@@ -118,6 +119,35 @@ def test_reset_faults_survive_and_recovering_ones_do_not(new_node: Callable[...,
             ev.Symptom(device=DeviceId("GPU-0"), kind=kind, detail="", action=action, at=node.now)
         )
     assert [fault.kind for fault in kept(node).faults] == ["xid-48"]
+
+
+@pytest.mark.parametrize(
+    ("action", "heals"),
+    [
+        pytest.param(Action.RESET, "reset", id="reset"),
+        pytest.param(Action.RECOVER, "good", id="recover"),
+    ],
+)
+def test_a_fault_taken_back_under_an_override_stays_so(
+    new_node: Callable[..., Any], action: Action, heals: str
+) -> None:
+    """What ended a fault that the config judges milder is kept: a restart must not undo it."""
+    milder = HealthPolicy(overrides={"xid-79": action})
+    node = new_node(gpus=2).config(health=milder)
+    device = DeviceId("GPU-0")
+    xid = {"device": device, "kind": "xid-79", "detail": "", "action": Action.REBOOT}
+    node.fold(ev.Symptom(**xid, at=node.now))
+    assert node.healthy() == ["GPU-1"]
+    node.now += 60
+    over = {"reset": ev.WasReset(device=device, at=node.now)}
+    node.fold(over.get(heals, ev.SeenGood(device=device, at=node.now)))
+    assert node.healthy() == ["GPU-0", "GPU-1"]
+    before = kept(node)
+    node.fold(ev.SeenGood(device=device, at=node.now + 30))
+    assert heals == "reset" or kept(node) == before
+    inventory, _ = state.restore(before, now=node.now)
+    assert inventory.faults.verdict(milder) == {}
+    assert set(inventory.faults.verdict(HealthPolicy())) == {device}
 
 
 def test_repeated_sightings_do_not_change_the_state(new_node: Callable[..., Any]) -> None:
