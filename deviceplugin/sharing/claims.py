@@ -10,14 +10,24 @@ Held = Mapping[ResourceName, frozenset[int]]
 
 
 def by_device(
-    held: Mapping[ResourceName, frozenset[UnitId]], names: Collection[ResourceName]
+    held: Mapping[ResourceName, frozenset[UnitId]],
+    names: Collection[ResourceName],
+    known: Collection[DeviceId],
 ) -> dict[DeviceId, Held]:
-    """Sort what is held under ``names`` by device; other names are somebody else's."""
+    """Sort what is held by device.
+
+    Counted are all units under ``names``, and those of ``known`` devices under any other name
+    of the same domain: a name that a lost config or a predecessor gave them. What stands under
+    another domain is another plugin's, whatever its ids look like.
+    """
+    domains = {name.partition("/")[0] for name in names}
     slots: dict[DeviceId, dict[ResourceName, set[int]]] = {}
-    for name in names:
-        for unit in held.get(name, ()):
+    for name, units in held.items():
+        ours, kin = name in names, name.partition("/")[0] in domains
+        for unit in units if kin else ():
             device, slot = slot_of(unit)
-            slots.setdefault(device, {}).setdefault(name, set()).add(slot)
+            if ours or device in known:
+                slots.setdefault(device, {}).setdefault(name, set()).add(slot)
     return {
         device: {name: frozenset(found) for name, found in rows.items()}
         for device, rows in slots.items()

@@ -81,10 +81,10 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
     moment = Moment(
         now=now, holders=inventory.holders, withdrawn_hold=inventory.bounds.withdrawn_hold
     )
-    # Pods of a predecessor hold devices under their plain name, whether we list that or not.
-    defaults = [each.device.resource for each in inventory.known.values()]
-    names = dict.fromkeys([*listing.shelves, *plan.resources, *defaults])
-    held = by_device(inventory.holders.held(now), names)
+    # Pods of a predecessor, or of a state that is lost, hold devices under names that we do
+    # not list. An id names its device: under any name of our domain that device is taken.
+    names = dict.fromkeys([*listing.shelves, *plan.resources, *_defaults(inventory)])
+    held = by_device(inventory.holders.held(now), names, inventory.known)
     for device in {**plan.targets, **listing.devices(), **held}:
         target = plan.targets.get(device)
         yield Case(
@@ -95,6 +95,10 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
             held=held.get(device, {}),
             moment=moment,
         )
+
+
+def _defaults(inventory: Inventory) -> Iterator[ResourceName]:
+    return (each.device.resource for each in inventory.known.values())
 
 
 def settle(case: Case) -> Settled:

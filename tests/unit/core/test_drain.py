@@ -273,6 +273,16 @@ class TestNotFound:
         assert list(node.views) == [GPU]
         assert node.healthy() == ["GPU-0"]
 
+    def test_a_device_held_under_a_forgotten_name_is_not_given_out_again(self, node: Any) -> None:
+        """With the state lost, the pods of a rename still hold their GPU until they end."""
+        node.pods = {"nvidia.com/gpu.shared": {"GPU-0::0"}}
+        node.answer()
+        assert node.healthy() == []
+        assert "pods hold the device as nvidia.com/gpu.shared" in str(node.outcome.unmet[0])
+        assert list(node.views) == [GPU]
+        node.end("GPU-0::0", "nvidia.com/gpu.shared").answer()
+        assert node.healthy() == ["GPU-0"]
+
 
 class TestKubeletRestart:
     """A starting kubelet lists pods late; what was held stays held for a while."""
