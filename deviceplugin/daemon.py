@@ -48,6 +48,9 @@ BATCH = 1000
 EXIT = 0.5
 """Seconds of the time limit that are left for the end of the process itself."""
 
+HELD_KEPT = 1.0
+"""Seconds until what was allocated is in the state folder: a restart must know who holds what."""
+
 SERVED_LATER = 0.01
 """Seconds: what only counts and logs (an Allocate) is folded so much later, many at a time.
 Done at once, it would take the interpreter from the very reply that the kubelet waits for."""
@@ -230,6 +233,8 @@ class Daemon:
             return True
         # While nothing drains, an Allocate changes no list; a thousand of them cost nothing.
         if not self._draining and all(isinstance(event, _ONLY_SERVING) for event in batch):
+            if batch:
+                self._wake_at = min(self._wake_at, now + HELD_KEPT)  # for the state folder
             return False
         return not inv.settled(before, self._inventory)
 

@@ -157,11 +157,13 @@ class KubeletChanged:
     """The kubelet appeared, went away, or restarted (a new kubelet.sock).
 
     ``state`` is "absent" | "present" | "restarted"; ``detail`` says what was seen.
+    ``identity`` tells its socket from that of any other kubelet, "" where nobody knows.
     """
 
     state: str
     detail: str
     at: float
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,10 +40,15 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Held before the kubelet restarted; a starting kubelet may list pods late."""
+    """Held before the kubelet, or we, restarted; a starting kubelet may list pods late."""
 
     until: float
     listed: bool = False  # by the new kubelet
+
+
+def remembered(claims: Iterable[Claim], until: float) -> "Holders":
+    """Begin with what was held when the last process ended; whose kubelet answers is open."""
+    return Holders(kept={claim: Kept(until=until) for claim in claims})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,11 @@ class Holders:
     restarted: float = NEVER
 
     @property
+    def proven(self) -> bool:
+        """Whether this kubelet has listed all that was held before it came, or let it lapse."""
+        return all(kept.listed for kept in self.kept.values())
+
+    @property
     def begun(self) -> float:
         """When the newest answer was asked for; -inf when there is none or it does not count."""
         return self.answers[-1].begun if self.known and self.answers else NEVER
@@ -78,6 +88,11 @@ class Holders:
         for name, unit in (*self.grants, *self._kept(now)):
             units.setdefault(name, set()).add(unit)
         return {name: frozenset(held) for name, held in units.items()}
+
+    def claims(self) -> frozenset[Claim]:
+        """All that a pod may hold, what is only kept included; for a restart of ours."""
+        listed = _claims(self.answers[-1].held) if self.answers else []
+        return frozenset([*listed, *self.grants, *self.kept])
 
     def lacked_since(self, since: float) -> bool:
         """Whether enough answers are there, all asked for after ``since``."""
@@ -124,6 +139,18 @@ class Holders:
             kept={claim: Kept(until=at + hold) for claim in held},
             restarted=at,
         )
+
+    def kubelet_met(self, at: float, hold: float, *, same: bool) -> "Holders":
+        """Meet the first kubelet after a start of ours.
+
+        One that is the ``same`` as before our restart tells the truth about what was held
+        then, so three answers that lack a unit free it. Another is a kubelet restart, except
+        that answers which came before this news still count: they may well be its own.
+        """
+        if same:
+            grants = {claim: Grant(at=at) for claim in self.kept}
+            return replace(self, kept={}, grants={**grants, **self.grants})
+        return replace(self, kept=self.kubelet_restarted(at, hold).kept)
 
     def _kept(self, now: float) -> list[Claim]:
         return [claim for claim, kept in self.kept.items() if kept.until > now]

@@ -59,6 +59,8 @@ class Inventory:
         bus: PCI addresses of the vendor's devices; None where unknown.
         problems: of the last scan, a line for each device that did not answer.
         scanned: a scan ended well since the start.
+        kubelet_identity: of the kubelet last seen; until one is, of that seen last before
+            our restart.
         config: the one in force; None when there never was a valid one.
 
     """
@@ -73,6 +75,7 @@ class Inventory:
     backend: BackendState = BackendState.STARTING
     backend_detail: str = ""
     kubelet: str = ""
+    kubelet_identity: str = ""
     config: Config | None = None
     faults: Faults = field(default_factory=Faults)
     holders: Holders = field(default_factory=Holders)
@@ -220,7 +223,15 @@ def _pods(
 def _kubelet(inventory: Inventory, event: ev.KubeletChanged) -> Inventory:
     # A kubelet that was away may be another process, whatever it is called when it is back.
     back = event.state == "present" and inventory.kubelet == "absent"
-    holders = inventory.holders
+    holders, hold = inventory.holders, inventory.bounds.restart_hold
     if back or event.state == "restarted":
-        holders = holders.kubelet_restarted(event.at, inventory.bounds.restart_hold)
-    return replace(inventory, kubelet=event.state, holders=holders)
+        holders = holders.kubelet_restarted(event.at, hold)
+    elif event.state == "present" and not inventory.kubelet:
+        same = event.identity != "" and event.identity == inventory.kubelet_identity
+        holders = holders.kubelet_met(event.at, hold, same=same)
+    return replace(
+        inventory,
+        kubelet=event.state,
+        kubelet_identity=event.identity or inventory.kubelet_identity,
+        holders=holders,
+    )

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from deviceplugin.config.rules import Config
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.events import Symptom
 from deviceplugin.faults import NEVER, Faults, Recovery
+from deviceplugin.holders import Claim, remembered
 from deviceplugin.inventory import Bounds, Inventory, Known
 from deviceplugin.model import DeviceId, Fault, ResourceName
 from deviceplugin.sharing import ranges
+from deviceplugin.sharing.ids import slot_of, unit_id
 from deviceplugin.sharing.listing import WANTED, Listing, Mark, Shelf
 from deviceplugin.sharing.plan import Target
 
@@ -77,6 +79,8 @@ class State:
         targets: the plan that the list followed.
         units: the list, by name and device.
         faults: those that only a reset or a reboot clears by the vendor's table.
+        held: slots that pods may hold, as ``sharing.ranges`` writes them.
+        kubelet: the one that said so; "" while it has not listed all of them, or nobody knows.
         resets, good: what took such faults back, under a policy that judges them otherwise.
 
     """
@@ -91,6 +95,8 @@ class State:
     faults: tuple[Fault, ...] = ()
     resets: Mapping[DeviceId, float] = field(default_factory=dict)
     good: Mapping[DeviceId, float] = field(default_factory=dict)
+    held: Mapping[ResourceName, Mapping[DeviceId, str]] = field(default_factory=dict)
+    kubelet: str = ""
 
 
 def load(path: Path, identity: Identity, boot: str) -> tuple[State, str]:
@@ -150,7 +156,14 @@ def restore(
     for device, at in state.good.items():
         faults = faults.seen_good(device, at)
     known = {each.device.id: each for each in state.known}
-    inventory = Inventory(boot=state.boot, bounds=bounds, known=known, faults=faults)
+    inventory = Inventory(
+        boot=state.boot,
+        bounds=bounds,
+        known=known,
+        faults=faults,
+        holders=remembered(_claims(state), until=now + bounds.restart_hold),
+        kubelet_identity=state.kubelet,
+    )
     shelves = {
         name: {device: _shelf(units, now) for device, units in row.items()}
         for name, row in state.units.items()
@@ -183,7 +196,27 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
         ),
         resets={device: each.reset for device, each in cleared.items() if each.reset > NEVER},
         good={device: each.good for device, each in cleared.items() if each.good > NEVER},
+        held=_held(inventory, listing),
+        kubelet=inventory.kubelet_identity if inventory.holders.proven else "",
     )
+
+
+def _held(inventory: Inventory, listing: Listing) -> Mapping[ResourceName, Mapping[DeviceId, str]]:
+    slots: dict[ResourceName, dict[DeviceId, set[int]]] = {}
+    for name, unit in inventory.holders.claims():
+        device, slot = slot_of(unit)
+        if name in listing.shelves or device in inventory.known:
+            slots.setdefault(name, {}).setdefault(device, set()).add(slot)
+    return {
+        name: {device: ranges.to_text(row[device]) for device in sorted(row)}
+        for name, row in sorted(slots.items())
+    }
+
+
+def _claims(state: State) -> Iterator[Claim]:
+    for name, row in state.held.items():
+        for device, text in row.items():
+            yield from ((name, unit_id(device, slot)) for slot in ranges.from_text(text))
 
 
 def _slim(known: Known) -> Known:

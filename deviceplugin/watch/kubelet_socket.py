@@ -133,7 +133,14 @@ class KubeletSocketWatch:
             self._last_accepted = now.identity
         detail = now.problem or f"{self._path} accepts connections"
         logger.info("kubelet %s", state, extra={"detail": detail})
-        self._emit(KubeletChanged(state=state, detail=detail, at=time.monotonic()))
+        self._emit(
+            KubeletChanged(
+                state=state,
+                detail=detail,
+                identity="-".join(map(str, now.identity or ())),
+                at=time.monotonic(),
+            )
+        )
 
 
 def _identify(path: Path) -> tuple[Identity | None, str]:

@@ -322,7 +322,7 @@ class TestKubeletRestart:
         [
             pytest.param(["restarted"], "GPU-0::1", id="restarted"),
             pytest.param(["absent", "present"], "GPU-0::1", id="came-back"),
-            pytest.param(["present"], "GPU-0", id="first-seen"),
+            pytest.param(["present"], "GPU-0::1", id="first-seen"),
         ],
     )
     def test_what_counts_as_a_restart(self, node: Any, states: list[str], healthy: str) -> None:

@@ -150,6 +150,42 @@ def test_a_fault_taken_back_under_an_override_stays_so(
     assert set(inventory.faults.verdict(HealthPolicy())) == {device}
 
 
+def restarted(node: Any) -> Any:
+    """Restart the daemon on the same node; pods go on."""
+    node.inventory, listing = state.restore(kept(node), now=node.now)
+    node.outcome = Outcome(listing=listing)
+    return node.scan(*node.devices).share(1)
+
+
+def met(node: Any, identity: str) -> Any:
+    """See a kubelet for the first time since the restart."""
+    return node.fold(ev.KubeletChanged(state="present", detail="", identity=identity, at=node.now))
+
+
+def test_what_was_held_is_held_when_kubelet_and_daemon_start_together(
+    new_node: Callable[..., Any],
+) -> None:
+    """A starting kubelet lists pods late: its empty answers free nothing for ten minutes."""
+    node = met(new_node().answer(), "first").share(4).allocate("GPU-0::3").answer().share(1)
+    pods, node.pods = node.pods, {}
+    met(restarted(node), "second").answer(5).tick(60).answer(5)
+    assert node.listed()[-1] == "GPU-0::3"
+    assert node.healthy() == ["GPU-0::3"]
+    node.pods = pods
+    node.answer().tick(700).answer(4)
+    assert node.healthy() == ["GPU-0::3"]
+
+
+def test_the_same_kubelet_frees_at_once_what_ended_while_we_were_down(
+    new_node: Callable[..., Any],
+) -> None:
+    """A kubelet that ran all the time tells the truth, so a short restart costs no ten minutes."""
+    node = met(new_node().answer(), "first").share(4).allocate("GPU-0::3").answer().share(1)
+    node.pods = {}
+    met(restarted(node), "first").answer(4)
+    assert node.healthy() == ["GPU-0"]
+
+
 def test_repeated_sightings_do_not_change_the_state(new_node: Callable[..., Any]) -> None:
     """A fault that is seen each second does not have the file written each second."""
     node = busy(new_node)
