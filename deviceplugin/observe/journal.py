@@ -42,7 +42,7 @@ class Journal:
                 _served(event)
             case ev.StateKept():
                 _state(event)
-            case ev.WasReset():
+            case ev.WasReset(witness=""):
                 logger.info("device was reset", extra={"device": event.device or "all"})
             case _:
                 pass  # steps of a poll, and what the thread concerned has logged itself
