@@ -230,7 +230,7 @@ def test_a_reader_may_stop_listening(
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("h100x9",), 1, "did you mean"),
+        (("h100x9",), 2, "did you mean"),
         (("--config-dir", "/nonexistent"), 1, "make it, or leave the flag out"),
         (("--metrics-address", "nowhere"), 2, "write HOST:PORT"),
     ],
