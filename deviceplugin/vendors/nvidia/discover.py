@@ -95,16 +95,18 @@ class Surroundings:
     def scan(self, found: Found) -> Scan:
         """Complete what NVML told to a scan."""
         names = self.cdi.names()
+        # Asked for once: the same for all GPUs, and a scan comes every few seconds.
+        control = nodes.control_nodes(self.options.devfs)
         usable = [gpu for gpu in found.gpus if _is_usable(gpu)]
         skipped = {gpu.pci_address for gpu in found.gpus} - {gpu.pci_address for gpu in usable}
         bus = self.bus.gpus()
         return Scan(
-            devices=tuple(self._device(gpu, names) for gpu in usable),
+            devices=tuple(self._device(gpu, names, control) for gpu in usable),
             bus=None if bus is None else bus - skipped,
             problems=(*found.errors, *map(_divided, filter(_is_divided, found.gpus))),
         )
 
-    def _device(self, gpu: GpuInfo, names: frozenset[str]) -> Device:
+    def _device(self, gpu: GpuInfo, names: frozenset[str], control: tuple[str, ...]) -> Device:
         return Device(
             id=DeviceId(gpu.uuid),
             resource=RESOURCE,
@@ -112,16 +114,16 @@ class Surroundings:
             name=gpu.name,
             pci_address=gpu.pci_address,
             numa_node=self.bus.numa_node(gpu.pci_address),
-            nodes=self._nodes(gpu),
+            nodes=self._nodes(gpu, control),
             cdi_names=tuple(name for name in _cdi_names(gpu) if name in names),
             attributes=dict(self._attributes(gpu)),
         )
 
-    def _nodes(self, gpu: GpuInfo) -> tuple[str, ...]:
+    def _nodes(self, gpu: GpuInfo, control: tuple[str, ...]) -> tuple[str, ...]:
         node = nodes.gpu_node(gpu.minor)
         if not nodes.visible(self.options.devfs, node):
             return ()
-        return (*nodes.control_nodes(self.options.devfs), node)
+        return (*control, node)
 
     def _attributes(self, gpu: GpuInfo) -> Iterable[tuple[str, str]]:
         yield "minor", str(gpu.minor)
