@@ -73,14 +73,35 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
-    """When a device was last reset, and seen good for long enough; -inf for never.
+class Remembered:
+    """A record as a restart of the daemon needs it.
 
-    A policy decides which of the two takes a fault back, so both are kept.
+    Attributes:
+        episodes: as in ``Record``; of one that goes on only the begin is true.
+        ongoing: nothing has ended it yet. Its sightings may come each second, and are not
+            written down each.
+
     """
 
-    reset: float = NEVER
-    good: float = NEVER
+    device: DeviceId
+    kind: str
+    detail: str
+    action: Action
+    episodes: tuple[tuple[float, float], ...]
+    ongoing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a restart of the daemon needs to judge as before, under any policy.
+
+    It changes when a fault begins or ends, not with each poll: ``resets`` and ``good`` are
+    the least times that still end what has ended.
+    """
+
+    records: tuple[Remembered, ...] = ()
+    resets: Mapping[DeviceId, float] = field(default_factory=dict)
+    good: Mapping[DeviceId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,38 +157,48 @@ class Faults:
         """Every fault that makes its device Unhealthy under this policy, worst first."""
         return tuple(sorted(self._standing(policy), key=_rank))
 
-    def lasting(self, policy: HealthPolicy) -> tuple[Fault, ...]:
-        """What a restart of the daemon must not forget, with the vendor's own action.
+    def memory(self, policy: HealthPolicy) -> Memory:
+        """What a restart must not forget.
 
-        Faults that only the default policy counts are included: the next config may be that.
+        Left out is what clears by itself and what no reset would have to follow: it is seen
+        again at once, or it is over.
         """
-        found = {
-            (fault.device, fault.kind): fault
-            for judge in (HealthPolicy(), policy)
-            for fault in self._standing(judge)
-            if fault.action in LASTING
+        kept = {
+            key: record
+            for key, record in sorted(self.records.items())
+            if record.action is not Action.RECOVER
+            or judged(key[1], record.action, policy) in LASTING
         }
-        actions = {key: self.records[key].action for key in found}
-        return tuple(replace(found[key], action=actions[key]) for key in sorted(found))
-
-    def cleared(self, policy: HealthPolicy) -> Mapping[DeviceId, Cleared]:
-        """What a restart must know besides ``lasting``: evidence that took such faults back.
-
-        Each time is the least that still clears, so it does not change with every poll.
-        """
-        found: dict[DeviceId, Cleared] = {}
-        for fault in self.lasting(policy):
-            record = self.records[fault.device, fault.kind]
-            before = found.get(fault.device, Cleared())
-            found[fault.device] = Cleared(
-                reset=self._reset(fault.device),
-                good=max(before.good, self._good_enough(fault.device, record)),
-            )
-        return {device: times for device, times in found.items() if times != Cleared()}
+        resets: dict[DeviceId, float] = {}
+        good: dict[DeviceId, float] = {}
+        for (device, _), record in kept.items():
+            reset = self._reset(device)
+            over = [last for _, last in record.episodes if last <= reset]
+            resets[device] = max([resets.get(device, NEVER), *over])
+            good[device] = max(good.get(device, NEVER), self._good_enough(device, record))
+        return Memory(
+            records=tuple(self._remembered(key, record) for key, record in kept.items()),
+            resets=_known(resets),
+            good=_known(good),
+        )
 
     def _good_enough(self, device: DeviceId, record: Record) -> float:
         enough = record.last + hold_down(record, self.recovery)
         return enough if self.good.get(device, NEVER) >= enough else NEVER
+
+    def _remembered(self, key: tuple[DeviceId, str], record: Record) -> Remembered:
+        device, kind = key
+        good = self._good_enough(device, record) > NEVER
+        ongoing = not good and record.last > self._reset(device)
+        *before, (first, last) = record.episodes
+        return Remembered(
+            device=device,
+            kind=kind,
+            detail=record.detail,
+            action=record.action,
+            episodes=(*before, (first, first if ongoing else last)),
+            ongoing=ongoing,
+        )
 
     def _standing(self, policy: HealthPolicy) -> Iterator[Fault]:
         for (device, kind), record in self.records.items():
@@ -205,6 +236,33 @@ class Faults:
         return record is not None and any(
             first <= until and last > after for first, last in record.episodes
         )
+
+
+def recalled(memory: Memory, now: float, recovery: Recovery) -> Faults:
+    """Begin with what the last process saw; what went on then goes on until ``now``.
+
+    Raises:
+        ValueError: a record was never sighted.
+
+    """
+    return Faults(
+        recovery=recovery,
+        records={(each.device, each.kind): _recalled(each, now) for each in memory.records},
+        good=memory.good,
+        resets={device: memory.resets[device] for device in memory.resets},
+    )
+
+
+def _recalled(each: Remembered, now: float) -> Record:
+    if not each.episodes:
+        raise ValueError(f"{each.kind} of {each.device} was never sighted")
+    *before, (first, last) = each.episodes
+    newest = (first, max(last, now) if each.ongoing else last)
+    return Record(detail=each.detail, action=each.action, episodes=(*before, newest))
+
+
+def _known(times: Mapping[DeviceId, float]) -> dict[DeviceId, float]:
+    return {device: at for device, at in times.items() if at > NEVER}
 
 
 def judged(kind: str, default: Action, policy: HealthPolicy) -> Action:

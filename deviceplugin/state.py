@@ -19,13 +19,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from deviceplugin.config.rules import Config
+from deviceplugin.config.rules import Config, HealthPolicy
 from deviceplugin.errors import DevicePluginError
-from deviceplugin.events import Symptom
-from deviceplugin.faults import NEVER, Faults, Recovery
+from deviceplugin.faults import NEVER, Memory, Recovery, recalled
 from deviceplugin.holders import Claim, remembered
 from deviceplugin.inventory import Bounds, Inventory, Known
-from deviceplugin.model import DeviceId, Fault, ResourceName
+from deviceplugin.model import DeviceId, ResourceName
 from deviceplugin.sharing import ranges
 from deviceplugin.sharing.ids import slot_of, unit_id
 from deviceplugin.sharing.listing import WANTED, Listing, Mark, Shelf
@@ -78,10 +77,9 @@ class State:
         known: devices, each with the last boot that showed it.
         targets: the plan that the list followed.
         units: the list, by name and device.
-        faults: those that only a reset or a reboot clears by the vendor's table.
+        faults: what was seen wrong in this boot, and what took it back.
         held: slots that pods may hold, as ``sharing.ranges`` writes them.
         kubelet: the one that said so; "" while it has not listed all of them, or nobody knows.
-        resets, good: what took such faults back, under a policy that judges them otherwise.
 
     """
 
@@ -92,9 +90,7 @@ class State:
     known: tuple[Known, ...] = ()
     targets: Mapping[DeviceId, Target] = field(default_factory=dict)
     units: Mapping[ResourceName, Mapping[DeviceId, Units]] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
-    resets: Mapping[DeviceId, float] = field(default_factory=dict)
-    good: Mapping[DeviceId, float] = field(default_factory=dict)
+    faults: Memory = field(default_factory=Memory)
     held: Mapping[ResourceName, Mapping[DeviceId, str]] = field(default_factory=dict)
     kubelet: str = ""
 
@@ -116,9 +112,9 @@ def load(path: Path, identity: Identity, boot: str) -> tuple[State, str]:
         return empty, f"state ignored: {path} {error}"
     if state.boot == boot:
         return state, ""
-    over = len(state.faults)
+    over = len(recalled(state.faults, NEVER, Recovery()).all(HealthPolicy()))
     note = f"the node rebooted since the state was written: {over} faults are over" if over else ""
-    return replace(state, boot=boot, faults=(), resets={}, good={}), note
+    return replace(state, boot=boot, faults=Memory()), note
 
 
 def save(path: Path, state: State) -> str:
@@ -148,19 +144,12 @@ def restore(
     """Begin where the last process ended. Units on their way out start their wait anew."""
     now = time.monotonic() if now is None else now
     bounds = bounds or Bounds()
-    faults = Faults(recovery=Recovery(hold=bounds.recovery_hold))
-    for fault in state.faults:
-        faults = faults.raised(_symptom(fault))
-    for device, at in state.resets.items():
-        faults = faults.was_reset(device, at)
-    for device, at in state.good.items():
-        faults = faults.seen_good(device, at)
     known = {each.device.id: each for each in state.known}
     inventory = Inventory(
         boot=state.boot,
         bounds=bounds,
         known=known,
-        faults=faults,
+        faults=recalled(state.faults, now, Recovery(hold=bounds.recovery_hold)),
         holders=remembered(_claims(state), until=now + bounds.restart_hold),
         kubelet_identity=state.kubelet,
     )
@@ -176,7 +165,6 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
     config = inventory.config or Config()
     # Defaults are no config that anybody wrote: they need no keeping.
     written = inventory.config is not None and bool(text)
-    cleared = inventory.faults.cleared(inventory.policy)
     return State(
         identity=identity,
         boot=inventory.boot,
@@ -189,13 +177,7 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
             for name, row in listing.shelves.items()
             if row
         },
-        faults=tuple(
-            # Later sightings change nothing, and must not have the file written each second.
-            replace(fault, last=fault.since)
-            for fault in inventory.faults.lasting(inventory.policy)
-        ),
-        resets={device: each.reset for device, each in cleared.items() if each.reset > NEVER},
-        good={device: each.good for device, each in cleared.items() if each.good > NEVER},
+        faults=inventory.faults.memory(inventory.policy),
         held=_held(inventory, listing),
         kubelet=inventory.kubelet_identity if inventory.holders.proven else "",
     )
@@ -235,16 +217,6 @@ def _shelf(units: Units, now: float) -> Shelf:
     gone = Mark(healthy=False, since=now, reason=_BEFORE)
     leaving = dict.fromkeys(ranges.from_text(units.leaving), gone)
     return {**leaving, **dict.fromkeys(ranges.from_text(units.wanted), WANTED)}
-
-
-def _symptom(fault: Fault) -> Symptom:
-    return Symptom(
-        device=fault.device,
-        kind=fault.kind,
-        detail=fault.detail,
-        action=fault.action,
-        at=fault.since,
-    )
 
 
 @functools.cache

@@ -9,8 +9,9 @@ import pytest
 
 from deviceplugin import state
 from deviceplugin.__main__ import main
+from deviceplugin.faults import Memory, Remembered
 from deviceplugin.inventory import Known
-from deviceplugin.model import Action, Device, DeviceId, Fault, ResourceName
+from deviceplugin.model import Action, Device, DeviceId, ResourceName
 
 Check = Callable[..., tuple[int, list[str]]]
 
@@ -127,15 +128,14 @@ def test_plugin_dir(check: Check, keep: Callable[..., Path]) -> None:
 
 def test_state_without_a_config(check: Check, keep: Callable[..., Path]) -> None:
     """A state of a daemon that never had a config is no reason for a note."""
-    fault = Fault(
+    fault = Remembered(
         device=DeviceId("GPU-1"),
         kind="xid-79",
         detail="fell off",
         action=Action.REBOOT,
-        since=1.0,
-        last=1.0,
+        episodes=((1.0, 1.0),),
     )
-    keep(config_text=None, boot="b", faults=(fault,), known=(KNOWN,))
+    keep(config_text=None, boot="b", faults=Memory(records=(fault,)), known=(KNOWN,))
     _, lines = check("")
     assert "compared with the defaults:" in lines
     assert not any(line.startswith("note: ") for line in lines)

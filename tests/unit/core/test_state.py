@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from deviceplugin import events as ev
 from deviceplugin import state
-from deviceplugin.config.rules import HealthPolicy
-from deviceplugin.inventory import Bounds
+from deviceplugin.config.rules import Config, HealthPolicy
+from deviceplugin.faults import Memory
+from deviceplugin.inventory import Bounds, apply
 from deviceplugin.model import Action, DeviceId
 from deviceplugin.sharing.engine import Outcome
 from deviceplugin.state import Identity, State
@@ -104,7 +106,7 @@ def test_reboot_ends_faults_and_keeps_the_rest(new_node: Callable[..., Any], pat
     written = kept(busy(new_node))
     state.save(path, written)
     found, note = state.load(path, OURS, "boot-2")
-    assert found.faults == ()
+    assert found.faults == Memory()
     assert found.units == written.units
     assert found.config_text == "version: v1\n"
     assert "rebooted" in note
@@ -118,7 +120,7 @@ def test_reset_faults_survive_and_recovering_ones_do_not(new_node: Callable[...,
         node.fold(
             ev.Symptom(device=DeviceId("GPU-0"), kind=kind, detail="", action=action, at=node.now)
         )
-    assert [fault.kind for fault in kept(node).faults] == ["xid-48"]
+    assert [fault.kind for fault in kept(node).faults.records] == ["xid-48"]
 
 
 @pytest.mark.parametrize(
@@ -186,12 +188,115 @@ def test_the_same_kubelet_frees_at_once_what_ended_while_we_were_down(
     assert node.healthy() == ["GPU-0"]
 
 
+_JUDGES = (
+    HealthPolicy(),
+    HealthPolicy(overrides={"xid-48": Action.RECOVER, "xid-79": Action.RESET}),
+    HealthPolicy(overrides={"xid-48": Action.REBOOT, "xid-79": Action.RECOVER}),
+    HealthPolicy(overrides={"xid-13": Action.RESET, "xid-79": Action.IGNORE}),
+    HealthPolicy(enabled=("xid-13",), disabled=("xid-48",)),
+)
+_KINDS = {
+    "recovery-action": Action.RESET,
+    "xid-13": Action.EVENT,
+    "xid-48": Action.RESET,
+    "xid-79": Action.REBOOT,
+}
+_TIMES = st.integers(0, 60).map(float)
+_GPUS = st.sampled_from([DeviceId("GPU-0"), DeviceId("GPU-1")])
+_EVIDENCE = st.one_of(
+    st.builds(
+        lambda kind, device, at: ev.Symptom(
+            device=device, kind=kind, detail="", action=_KINDS[kind], at=at
+        ),
+        st.sampled_from(sorted(_KINDS)),
+        _GPUS,
+        _TIMES,
+    ),
+    st.builds(lambda device, at: ev.SeenGood(device=device, at=at), _GPUS, _TIMES),
+    st.builds(lambda device, at: ev.WasReset(device=device, at=at), st.none() | _GPUS, _TIMES),
+    st.builds(
+        lambda device, at: ev.WasReset(device=device, at=at, witness="recovery-action"),
+        _GPUS,
+        _TIMES,
+    ),
+)
+
+
+@given(evidence=st.lists(_EVIDENCE, max_size=12), policy=st.sampled_from(_JUDGES))
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_a_restart_changes_no_verdict(
+    bare_node: Callable[..., Any], evidence: list[Any], policy: HealthPolicy
+) -> None:
+    """Whatever was seen and whichever config comes next, a fault stands as long as before."""
+    node = bare_node()
+    for event in evidence:
+        node.inventory = apply(node.inventory, event)
+    node.inventory = replace(node.inventory, config=Config(health=policy))
+    inventory, listing = state.restore(kept(node), now=100.0)
+    for judge in _JUDGES:
+        before, after = node.inventory.faults.all(judge), inventory.faults.all(judge)
+        # Sightings of what goes on are not written down each, so the last one may be another.
+        assert [replace(each, last=0.0) for each in after] == [
+            replace(each, last=0.0) for each in before
+        ]
+    node.inventory = replace(inventory, config=node.inventory.config)
+    assert state.snapshot(node.inventory, listing, "", OURS) == kept(node, text="")
+
+
+@pytest.mark.parametrize(
+    ("policy", "evidence"),
+    [
+        pytest.param(HealthPolicy(), [ev.WasReset(device=DeviceId("GPU-0"), at=15.0)], id="reset"),
+        pytest.param(
+            HealthPolicy(overrides={"xid-48": Action.RECOVER, "xid-79": Action.RECOVER}),
+            [ev.SeenGood(device=DeviceId("GPU-0"), at=30.0)],
+            id="good",
+        ),
+    ],
+)
+def test_what_goes_on_is_not_ended_by_a_restart(
+    bare_node: Callable[..., Any], policy: HealthPolicy, evidence: list[Any]
+) -> None:
+    """A fault that is seen again and again stands, though something ended another meanwhile."""
+    node = bare_node()
+    seen = [("xid-79", 8.0), *(("xid-48", at) for at in (5.0, 12.0, 20.0, 28.0))]
+    for kind, at in seen:
+        symptom = ev.Symptom(
+            device=DeviceId("GPU-0"), kind=kind, detail="", action=_KINDS[kind], at=at
+        )
+        node.inventory = apply(node.inventory, symptom)
+    for event in evidence:
+        node.inventory = apply(node.inventory, event)
+    inventory, _ = state.restore(kept(node), now=100.0)
+    assert {fault.kind for fault in inventory.faults.all(policy)} == {
+        fault.kind for fault in node.inventory.faults.all(policy)
+    }
+    assert "xid-48" in {fault.kind for fault in inventory.faults.all(policy)}
+
+
+@given(evidence=st.lists(_EVIDENCE, max_size=12))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_good_polls_do_not_have_the_state_written(
+    bare_node: Callable[..., Any], evidence: list[Any]
+) -> None:
+    """Once all that can recover did, the polls that go on finding nothing change no state."""
+    node = bare_node()
+    for event in evidence:
+        node.inventory = apply(node.inventory, event)
+    states = []
+    for at in (1000.0, 1001.0):
+        for gpu in ("GPU-0", "GPU-1"):
+            node.inventory = apply(node.inventory, ev.SeenGood(device=DeviceId(gpu), at=at))
+        states.append(kept(node))
+    assert states[0] == states[1]
+
+
 def test_repeated_sightings_do_not_change_the_state(new_node: Callable[..., Any]) -> None:
     """A fault that is seen each second does not have the file written each second."""
     node = busy(new_node)
     before = kept(node)
     node.now += 1.0
-    (fault,) = before.faults
+    (fault,) = before.faults.records
     node.fold(
         ev.Symptom(
             device=fault.device,
@@ -250,6 +355,11 @@ def _large(path: Path) -> None:
         pytest.param(_damaged("[" * 100_000), "is broken", id="deep"),
         pytest.param(_damaged("[]"), "names no version", id="a-list"),
         pytest.param(_edited(lambda c: c.update(known=3)), "known", id="wrong-type"),
+        pytest.param(
+            _edited(lambda c: c["faults"]["records"][0].update(episodes=[])),
+            "never sighted",
+            id="a-fault-of-no-time",
+        ),
         pytest.param(_damaged('{"version": 2}\n?'), "format 2", id="from-the-future"),
         pytest.param(_damaged('{"version": 1}\n{}'), "not as it was written", id="no-digest"),
         pytest.param(lambda path: path.write_bytes(b"\xff\x00\xfe"), "is broken", id="bytes"),
