@@ -179,7 +179,10 @@ class RegistrationTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsChanged:
-    """ListAndWatch streams open now for a resource (0 or 1 when all is well)."""
+    """ListAndWatch streams open now for a resource (1 when all is well).
+
+    0 while the kubelet's own is not among them: another client's stream is of no use.
+    """
 
     resource: ResourceName
     open: int
@@ -188,7 +191,7 @@ class StreamsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSent:
-    """A list went out on a stream."""
+    """A list went out on the kubelet's stream."""
 
     resource: ResourceName
     units: int

@@ -70,7 +70,9 @@ class Lifetime:
         return ""
 
     def _close(self) -> None:
-        if not self.generation.stop(self._options.stop_grace):
+        # Without the kubelet's stream only strangers can hold this up; a new kubelet must not wait.
+        live, options = self.generation.streams.live, self._options
+        if not self.generation.stop(options.stop_grace if live else options.settle):
             logger.warning(
                 "calls were cut off when a socket was closed",
                 extra={"resource": self._resource, "endpoint": self.generation.endpoint},
@@ -79,11 +81,12 @@ class Lifetime:
     def _register(self) -> tuple[End, str]:
         """Register, once; go on to the stream when accepted."""
         endpoint, began = self.generation.endpoint, time.monotonic()
+        self.generation.streams.expect()
         with RegisterCall(self._options, endpoint, self._resource, self._around.ring) as call:
             self._await_answer(call)
             error = call.error(self._cause_of_abort())
             # A call that we give up, or that failed only for us (1.34), may still connect.
-            uncertain = not call.done or self.generation.streams.opened > 0
+            uncertain = not call.done or self.generation.streams.came
         if self._around.stop.is_set():
             return End.STOPPED, ""
         report(self._around, self._resource, endpoint, error, began)
@@ -105,9 +108,9 @@ class Lifetime:
 
     def _await_stream(self) -> None:
         streams, expected = self.generation.streams, self._options.stream_expected
-        self._around.wait(lambda: streams.opened > 0 or self._is_outlived(), expected)
-        self._around.wait(lambda: streams.opened > 0, self._options.settle)
-        self.streamed = streams.opened > 0
+        self._around.wait(lambda: streams.came or self._is_outlived(), expected)
+        self._around.wait(lambda: streams.came, self._options.settle)
+        self.streamed = streams.came
 
     def _without_stream(self) -> tuple[End, str]:
         if self._around.stop.is_set():

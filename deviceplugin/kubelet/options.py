@@ -39,7 +39,8 @@ class KubeletOptions:
             kubelet did not restart (or not yet) and the pause is due.
         look_every: between looks at socket files that inotify would also report; each costs
             idle CPU on three threads.
-        stop_grace: for calls in flight when a socket is closed; streams end at once.
+        stop_grace: for calls in flight when a socket is closed; streams end at once. Only
+            ``settle`` when the kubelet's stream is gone: then they are no calls of its.
         self_check_deadline: our own call over our own socket.
         holders_poll: between questions to PodResources, ±20 % so that nodes spread.
         holders_poll_draining: the same while units wait to be given back.

@@ -54,11 +54,13 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         if not ticket:
             replies.exhausted(context)
         try:
-            yield from self._lists(context)
+            yield from self._lists(context, ticket)
         finally:
             self._streams.leave(ticket)
 
-    def _lists(self, context: grpc.ServicerContext) -> Iterator[api_pb2.ListAndWatchResponse]:
+    def _lists(
+        self, context: grpc.ServicerContext, ticket: int
+    ) -> Iterator[api_pb2.ListAndWatchResponse]:
         gone = self._when_gone(context)
         version, sent = _BEFORE_ALL, None
         while True:
@@ -71,7 +73,8 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             if message != sent:
                 yield message
                 sent = message
-                self._report_list(units, message)
+                if self._streams.is_kubelets(ticket):
+                    self._report_list(units, message)
 
     def _when_gone(self, context: grpc.ServicerContext) -> threading.Event:
         """Have a flag set, and the stream woken, when the peer cancels or dies."""

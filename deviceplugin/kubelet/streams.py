@@ -11,14 +11,10 @@ OnChange = Callable[[int], None]
 """Told how many streams are open now, 0 when the kubelet's own is not among them; in the
 order of the changes; must not block."""
 
-KUBELETS = 1
-"""Ticket of the kubelet's stream: it dials back within Register, and nobody else can know a
-socket that is some milliseconds old. It opens one stream and never another."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentList:
-    """The last list that went out, and when."""
+    """The last list that went out to the kubelet, and when."""
 
     units: tuple[Unit, ...]
     at: float
@@ -27,6 +23,8 @@ class SentList:
 class Streams:
     """Counts open streams, refuses those over ``slots``, and says when all must end.
 
+    Nothing on a stream tells who opened it. The kubelet's is taken to be the first since
+    Register: it dials back at once, opens one, and never another on the same socket.
     Stop is a flag: a stream looks at it when it is woken.
     """
 
@@ -36,24 +34,45 @@ class Streams:
         # Held for a count and a non-blocking report, so that reports keep their order.
         self._lock = threading.Lock()
         self._open: frozenset[int] = frozenset()
-        self.opened = 0
+        self._opened = 0
+        self._expected = False
+        self._kubelets = 0  # its ticket; 0 before it comes
         self.stopping = False
         self.sent: SentList | None = None
+
+    def expect(self) -> None:
+        """Take the next stream for the kubelet's; to be called before Register."""
+        with self._lock:
+            self._expected = True
+
+    @property
+    def came(self) -> bool:
+        """Whether the kubelet ever opened its stream."""
+        return self._kubelets > 0
 
     @property
     def live(self) -> bool:
         """Whether the kubelet's own stream is open; others (a tool's) do not count."""
-        return KUBELETS in self._open
+        return self._kubelets in self._open
+
+    def is_kubelets(self, ticket: int) -> bool:
+        """Whether this is the ticket of the kubelet's stream."""
+        return ticket == self._kubelets
 
     def enter(self) -> int:
         """Take a slot; returns its ticket, 0 when there is none."""
         with self._lock:
-            if len(self._open) >= self._slots:
+            awaited = self._expected and not self.came
+            # The kubelet never tries again, so others cannot take its place.
+            if len(self._open) >= self._slots and not awaited:
                 return 0
-            self.opened += 1
-            self._open = self._open | {self.opened}
+            ticket = self._opened = self._opened + 1
+            self._open = self._open | {ticket}
+            if awaited:
+                # Last: who reads without the lock must not find it come and not live.
+                self._kubelets = ticket
             self._report()
-            return self.opened
+            return ticket
 
     def leave(self, ticket: int) -> None:
         """Give the slot back."""

@@ -6,14 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
 import pytest
 
 from deviceplugin.api.v1beta1 import api_pb2
-from deviceplugin.events import Displaced, StreamsChanged
+from deviceplugin.events import Displaced, ListSent, StreamsChanged
 from deviceplugin.simulation.kubelet import Pod
 
 GPU = "nvidia.com/gpu"
@@ -76,6 +76,21 @@ def test_a_stream_of_another_client_does_not_hide_the_loss_of_the_kubelets(rig: 
         other.cancel()
 
 
+def test_only_lists_to_the_kubelet_count(rig: Any, gpus: Any) -> None:
+    """What another client was sent is not what the kubelet knows, and is not reported."""
+    with rig.plugin() as stub:
+        other = stub.ListAndWatch(api_pb2.Empty())
+        next(other)
+        rig.show(gpus(unhealthy=[0]))
+        next(other)
+        assert rig.allocatable(7)
+        rig.show(gpus(unhealthy=[0, 1]))
+        assert rig.allocatable(6)
+        assert rig.record.wait(lambda: rig.record.of(ListSent)[-1].healthy == 6)
+        assert [event.healthy for event in rig.record.of(ListSent)] == [8, 7, 6]
+        other.cancel()
+
+
 def test_all_streams_end_cleanly_at_stop(rig: Any) -> None:
     """Every open stream ends by itself, without an error, when we stop."""
     ends: queue.Queue[str] = queue.Queue()
@@ -114,25 +129,43 @@ with grpc.insecure_channel(f"unix:{sys.argv[1]}") as channel:
 """
 
 
-def test_a_frozen_peer_is_cut_off(
-    make_rig: Any, gpus: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A stream stuck in a send to a process that reads no more cannot hold up the stop."""
-    rig = make_rig(stop_grace=0.2)
+@contextmanager
+def frozen_peer(rig: Any, gpus: Any) -> Iterator[None]:
+    """Fill a stream to a process that reads no more, until a send on it is stuck."""
     rig.show(gpus(4000))
     rig.up(4000)
     socket = str(rig.kubelet.plugin_dir / rig.sockets()[0])
     command = [sys.executable, "-c", READ_ONE_THEN_FREEZE, socket]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as frozen:
-        assert frozen.stdout is not None
-        assert frozen.stdout.readline() == "read\n"
-        for count in range(1, 8):
-            rig.show(gpus(4000, unhealthy=[count]))
-            assert rig.record.wait(lambda sent=count: len(rig.kubelet.history) > sent)
+        try:
+            assert frozen.stdout is not None
+            assert frozen.stdout.readline() == "read\n"
+            for count in range(1, 8):
+                rig.show(gpus(4000, unhealthy=[count]))
+                assert rig.record.wait(lambda sent=count: len(rig.kubelet.history) > sent)
+            yield
+        finally:
+            frozen.kill()
+
+
+def test_a_frozen_peer_is_cut_off(
+    make_rig: Any, gpus: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream stuck in a send to a process that reads no more cannot hold up the stop."""
+    rig = make_rig(stop_grace=0.2)
+    with frozen_peer(rig, gpus):
         begun = time.monotonic()
         rig.side.stop(2.0)
         assert time.monotonic() - begun < 2
-        frozen.kill()
     assert "cut off" in caplog.text
     assert rig.record.wait(lambda: rig.record.of(StreamsChanged)[-1].open == 0)
     assert rig.sockets() == []
+
+
+def test_a_frozen_peer_does_not_delay_a_new_kubelet(make_rig: Any, gpus: Any) -> None:
+    """After a restart the old socket is given up soon: what it waits for is not the kubelet's."""
+    rig = make_rig(stop_grace=30.0, stream_pause=30.0)
+    with frozen_peer(rig, gpus):
+        rig.kubelet.restart()
+        assert rig.allocatable(3999, timeout=5)
+        rig.side.stop(0.5)
