@@ -60,10 +60,15 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("watchdog.") and "thread is inactive" in str(record.msg))
 
 
-def _in_one_line(record: logging.LogRecord) -> bool:
-    """Take the traceback from gRPC's own records: it tells of a peer's wrong bytes, not of us."""
-    if record.name.startswith("grpc.") and record.exc_info:
-        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
+def _in_plain_words(record: logging.LogRecord) -> bool:
+    """Reword gRPC's error about bytes that are no message: it is the peer's, not ours.
+
+    Its other tracebacks, as of an RPC of ours that failed, stay.
+    """
+    if record.name == "grpc._common" and "deserializing" in str(record.msg):
+        record.msg, record.exc_info = "another process sent bytes that are no message", None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return logging.getLogger().isEnabledFor(logging.WARNING)
     return True
 
 
@@ -72,7 +77,7 @@ def configure(style: str = "text", level: str = "info", stream: TextIO = sys.std
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.addFilter(_is_news)
-    handler.addFilter(_in_one_line)
+    handler.addFilter(_in_plain_words)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

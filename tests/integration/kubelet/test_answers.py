@@ -1,5 +1,8 @@
 """What the RPCs answer over a real socket, good input and bad."""
 
+import io
+import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from deviceplugin import logs
 from deviceplugin.api.v1beta1 import api_pb2
 from deviceplugin.events import Allocated, ListSent, PreferredAnswered, StreamsChanged
 from deviceplugin.kubelet import servicer
@@ -86,6 +90,33 @@ def test_unknown_ids_are_refused_in_words(rig: Any, plugin: Any, ids: list[str])
     assert f"{GPU} has no" in caught.value.details()
     assert rig.record.wait(lambda: rig.record.of(Allocated))
     assert rig.record.of(Allocated)[0].refused == caught.value.details()
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """All log lines of the test, as JSON."""
+    root = logging.getLogger()
+    handlers, level, stream = list(root.handlers), root.level, io.StringIO()
+    logs.configure("json", "info", stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_bytes_that_are_no_message(rig: Any, log: io.StringIO) -> None:
+    """What a peer sends wrong is one plain line in the log, and the next call is answered."""
+    (name,) = rig.sockets()
+    with grpc.insecure_channel(f"unix:{rig.kubelet.plugin_dir / name}") as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\xff\xff\x01", timeout=5)
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert rig.kubelet.admit(Pod.asking("next", **{GPU: 1})).admitted
+    (line,) = [json.loads(each) for each in log.getvalue().splitlines() if "grpc" in each]
+    assert (line["level"], line["message"], "exception" in line) == (
+        "warning",
+        "another process sent bytes that are no message",
+        False,
+    )
 
 
 def test_a_rule_of_the_user_refuses(rig: Any, gpus: Callable[..., Any]) -> None:

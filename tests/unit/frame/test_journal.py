@@ -186,4 +186,17 @@ def test_what_a_peer_sent_wrong_is_one_line(log: io.StringIO) -> None:
         int("no number")
     except ValueError:
         logging.getLogger("grpc._common").exception("Exception deserializing message!")
-    assert [(line["level"], "exception" in line) for line in lines(log)] == [("warning", False)]
+    (line,) = lines(log)
+    assert (line["level"], "exception" in line) == ("warning", False)
+    assert line["message"] == "another process sent bytes that are no message"
+
+
+def test_our_own_errors_inside_grpc_keep_their_traceback(log: io.StringIO) -> None:
+    """What gRPC caught in a stream of ours is an error of ours."""
+    try:
+        int("no number")
+    except ValueError:
+        logging.getLogger("grpc._server").exception("Exception iterating responses: no number")
+    (line,) = lines(log)
+    assert line["level"] == "error"
+    assert "Traceback" in line["exception"]
