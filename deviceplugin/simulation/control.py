@@ -100,22 +100,33 @@ class ControlFile(FileSystemEventHandler):
 
 def observe(folder: Path, handler: FileSystemEventHandler, stop: threading.Event) -> None:
     """Watch a folder until ``stop`` is set, by polling where inotify instances ran out."""
-    observer = _started(Observer(), handler, folder) or _started(PollingObserver(), handler, folder)
+    observer = _started(Observer, handler, folder) or _started(PollingObserver, handler, folder)
     threading.Thread(
         target=_stop_later, args=(observer, stop), name="watch-end", daemon=True
     ).start()
 
 
 def _started(
-    observer: BaseObserver, handler: FileSystemEventHandler, folder: Path
+    make: Callable[[], BaseObserver], handler: FileSystemEventHandler, folder: Path
 ) -> BaseObserver | None:
-    observer.schedule(handler, str(folder), event_filter=_WRITES)
     try:
+        # Making one takes an inotify instance already, and a thread that only a stop ends.
+        observer = make()
+    except OSError as error:
+        _note(error)
+        return None
+    try:
+        observer.schedule(handler, str(folder), event_filter=_WRITES)
         observer.start()
     except OSError as error:
-        logger.warning("no inotify, polling instead", extra={"error": str(error)})
+        _note(error)
+        observer.stop()
         return None
     return observer
+
+
+def _note(error: OSError) -> None:
+    logger.warning("no inotify, polling instead", extra={"error": str(error)})
 
 
 def _stop_later(observer: BaseObserver | None, stop: threading.Event) -> None:

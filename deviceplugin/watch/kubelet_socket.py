@@ -212,9 +212,10 @@ class _Notices(FileSystemEventHandler):
             self._followed = found
 
     def _begin(self) -> None:
-        observer = Observer()
-        observer.name = "kubelet-inotify"
         try:
+            # Making it takes an inotify instance already.
+            self._observer = observer = Observer()
+            observer.name = "kubelet-inotify"
             observer.schedule(
                 self,
                 str(self._folder),
@@ -222,12 +223,13 @@ class _Notices(FileSystemEventHandler):
             )
             observer.start()
         except OSError as error:
+            self._end()
             logger.warning(
                 "no inotify for the plugin folder, looking at it instead",
                 extra={"error": str(error), "seconds": _LOOK_WITHOUT_INOTIFY},
             )
-            return
-        self._observer, self.live = observer, True
+        else:
+            self.live = True
 
     def _end(self) -> None:
         observer, self._observer = self._observer, None

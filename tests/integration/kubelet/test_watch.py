@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watchdog.observers import inotify_c
 
 from deviceplugin.events import KubeletChanged
 from deviceplugin.published import Published
-from deviceplugin.watch import kubelet_socket
 from deviceplugin.watch.kubelet_socket import KubeletSeen, KubeletSocketWatch
 
 
@@ -89,20 +89,27 @@ def test_replaced_is_restarted(root: Path, watch: Any, record: Any) -> None:
     assert states(record) == ["present", "absent", "restarted"]
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("_create_inotify_fd", id="instances"),
+        pytest.param("_get_or_create_watch", id="watches"),
+    ],
+)
 def test_without_inotify(
     root: Path,
     watch: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     record: Any,
+    method: str,
 ) -> None:
-    """When inotify instances have run out it is looked at often enough, and that is said."""
+    """Where inotify has run out the folder is looked at often enough, and that is said."""
 
-    class Exhausted(kubelet_socket.Observer):  # type: ignore[misc, name-defined]
-        def schedule(self, *_: object, **__: object) -> None:
-            raise OSError(24, "inotify instance limit reached")
+    def exhausted(*_: object) -> None:
+        raise OSError(24, "inotify limit reached")
 
-    monkeypatch.setattr(kubelet_socket, "Observer", Exhausted)
+    monkeypatch.setattr(inotify_c.InotifyFD, method, exhausted)
     seen = watch(look_every=30.0)
     assert record.wait(lambda: states(record))
     with listen(root):

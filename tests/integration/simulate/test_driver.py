@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from watchdog.observers import inotify_c
 
 from deviceplugin.simulation.driver import SimulatedDriver
 from deviceplugin.simulation.machine_file import parse
@@ -168,6 +169,38 @@ def test_a_control_file_may_come_later_or_anew(switch_on: Switch, tmp_path: Path
         event = events.wait(10_000)
         assert event is not None
         assert event.xid == xid
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("_create_inotify_fd", id="instances"),
+        pytest.param("_get_or_create_watch", id="watches"),
+    ],
+)
+def test_a_control_file_without_inotify(
+    switch_on: Switch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+) -> None:
+    """Where inotify instances or watches have run out it is polled, and that is said."""
+
+    def exhausted(*_: object) -> None:
+        raise OSError(24, "inotify limit reached")
+
+    monkeypatch.setattr(inotify_c.InotifyFD, method, exhausted)
+    control = tmp_path / "control"
+    old = set(threading.enumerate())
+    driver = switch_on(control=control)
+    events = driver.nvml.events([driver.nvml.gpu(1).uuid])
+    assert caplog.text.count("no inotify, polling instead") == 1
+    control.write_text("{xid: 79, gpu: 1}\n")
+    event = events.wait(10_000)
+    assert event is not None
+    assert event.xid == 79
+    assert {each for each in threading.enumerate() if isinstance(each, inotify_c.InotifyFD)} <= old
 
 
 def test_a_wrong_control_line_is_skipped(
