@@ -313,4 +313,5 @@ def kubelet_options(settings: RunSettings) -> KubeletOptions:
         holders_poll_draining=timings.holders_poll_draining,
         holders_deadline=timings.holders_deadline,
         audit_interval=timings.audit_interval,
+        audit_settle=timings.audit_settle,
     )

@@ -45,6 +45,9 @@ class Timings:
     holders_poll_draining: float = _timing(1.0, "the same while units drain")
     holders_deadline: float = _timing(2.0, "one question to PodResources")
     audit_interval: float = _timing(300.0, "least time between two repairs by the audit")
+    audit_settle: float = _timing(
+        3.0, "a list counts in the audit when sent so long before the question"
+    )
     withdrawn_hold: float = _timing(
         30.0, "a withdrawn unit stays listed Unhealthy so long before it leaves the list"
     )

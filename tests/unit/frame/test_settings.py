@@ -15,6 +15,8 @@ from deviceplugin.config.settings import (
     timings,
     unread,
 )
+from deviceplugin.daemon import kubelet_options
+from deviceplugin.kubelet.options import KubeletOptions
 
 
 def read(*flags: str, vendor: str = "nvidia", **environment: str) -> RunSettings:
@@ -92,6 +94,18 @@ def test_each_timing_can_be_set_by_its_name(name: str) -> None:
     field = name.replace("-", "_")
     assert getattr(timings([f"{name}=0.125"]), field) == 0.125
     assert getattr(read(DEVICEPLUGIN_TIMING=f"{name}=0.25").timings, field) == 0.25
+
+
+def test_each_timing_reaches_the_kubelet_side() -> None:
+    """Time limits of the kubelet side have no second place where they are set."""
+    flags = [f"--timing={f.name.replace('_', '-')}={n}.5" for n, f in enumerate(fields(Timings))]
+    settings = read(*flags)
+    options = kubelet_options(settings)
+    shared = {f.name for f in fields(Timings)} & {f.name for f in fields(KubeletOptions)}
+    assert "audit_settle" in shared
+    assert {name: getattr(options, name) for name in shared} == {
+        name: getattr(settings.timings, name) for name in shared
+    }
 
 
 @pytest.mark.parametrize(
