@@ -1,7 +1,9 @@
 """The live view of a simulated node: lines of text that fit the terminal."""
 
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,6 +19,7 @@ _MOST_PODS = 5
 _FEWEST_HAPPENINGS = 3
 _MOST_HAPPENINGS = 12
 _MOST_REASONS = 4
+_MOST_PROBLEMS = 3
 _FIXED_LINES = 6  # headings of pods and events, latencies, and the empty lines before each
 
 _FRAME = 0.1  # seconds between two drawings at least
@@ -73,7 +76,8 @@ class LiveReporter:
 
 def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -> Lines:
     """Draw a view in at most ``height`` lines, none longer than ``width``."""
-    head = [*_head(view), *_resources(view), *_devices(view.devices, width, ascii_only=ascii_only)]
+    devices = _devices(view.devices, width, ascii_only=ascii_only)
+    head = [*_head(view), *_resources(view), *devices, *_problems(view.problems, width)]
     room = height - len(head) - _FIXED_LINES
     pods = max(1, min(_MOST_PODS, len(view.pods), room - _FEWEST_HAPPENINGS))
     happenings = max(1, min(_MOST_HAPPENINGS, room - pods))
@@ -92,6 +96,18 @@ def _head(view: NodeView) -> Iterator[Text]:
     )
     yield Text.assemble("Edit ", (view.config, "bold"))
     yield Text("and save it: replicas: 4, say, and watch. Ctrl-C ends.", style="dim")
+
+
+def _problems(problems: tuple[str, ...], width: int) -> Iterator[Text]:
+    """Whole, in as many lines as it takes: the remedy stands at the end."""
+    if problems:
+        yield Text()
+    for problem in problems[:_MOST_PROBLEMS]:
+        place, _, words = problem.partition(": ")
+        text = f"config REFUSED {Path(place).name}: {words}"
+        yield from (Text(line, style="red") for line in textwrap.wrap(text, width))
+    if len(problems) > _MOST_PROBLEMS:
+        yield Text(f"and {len(problems) - _MOST_PROBLEMS} more problems", style="red")
 
 
 def _resources(view: NodeView) -> Iterator[Text]:

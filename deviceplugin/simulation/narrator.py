@@ -18,7 +18,7 @@ from deviceplugin.simulation.names import Names
 
 logger = logging.getLogger(__name__)
 
-EDIT_SECONDS = 3.0
+EDIT_SECONDS = 1.0
 """A list so long after an edit counts as its outcome, the first one of each resource."""
 
 _TOLD_OTHERWISE = frozenset({"list sent", "allocated", "registered"})
@@ -151,6 +151,8 @@ class Narrator:
     def _log(self, line: LogLine) -> Iterator[Happening]:
         if line.message in _TOLD_OTHERWISE:
             return
+        if line.message.startswith("config refused"):
+            self._edited = None  # what the lists do now has another cause
         text = self.names.shorten(sentence(line))
         yield Happening(
             event="config" if line.message.startswith("config") else "daemon",

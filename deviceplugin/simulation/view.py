@@ -73,6 +73,7 @@ class NodeView:
     latencies: Latencies = Latencies()
     began: float = 0.0
     metrics: str = ""
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,7 +121,20 @@ def look(
         latencies=memory.latencies(),
         began=memory.began,
         metrics=memory.metrics,
+        problems=standing_problems(memory.happenings),
     )
+
+
+def standing_problems(happenings: Iterable[Happening]) -> tuple[str, ...]:
+    """What the newest refused config got wrong; () once a config is in force after it."""
+    problems: list[str] = []
+    for happening in happenings:
+        message = str(happening.fields.get("message", ""))
+        if message.startswith("config refused"):
+            problems.append(str(happening.fields.get("problem", "")))
+        elif message == "config in force":
+            problems.clear()
+    return tuple(dict.fromkeys(problems))
 
 
 def _resources(
