@@ -5,8 +5,11 @@ from collections.abc import Iterable, Iterator
 from deviceplugin.sharing.ids import WHOLE
 
 _WHOLE = "whole"
-_HIGHEST = 65_535
-"""Highest share number there can be; keeps a damaged text from meaning a billion units."""
+_HIGHEST = 999_999_999
+"""Highest share number that an id can have; we give out lower ones, a predecessor may not have."""
+
+_LONGEST = 1_000_000
+"""Most shares in one run, more than fit a list; keeps a text from meaning a billion units."""
 
 
 def to_text(slots: Iterable[int]) -> str:
@@ -18,7 +21,7 @@ def from_text(text: str) -> tuple[int, ...]:
     """Read slots.
 
     Raises:
-        ValueError: it is not such a text, or a number is above 65,535.
+        ValueError: it is not such a text, a number is too high or a run too long.
 
     """
     return tuple(slot for part in text.split(",") if part for slot in _part(part))
@@ -47,6 +50,6 @@ def _part(part: str) -> Iterator[int]:
         return
     first, dash, last = part.partition("-")
     begin, end = int(first), int(last if dash else first)
-    if not 0 <= begin <= end <= _HIGHEST:
-        raise ValueError(f"{part!r} is no range of shares from 0 to {_HIGHEST}")
+    if not 0 <= begin <= end <= _HIGHEST or end - begin >= _LONGEST:
+        raise ValueError(f"{part!r} is no range of at most {_LONGEST} shares up to {_HIGHEST}")
     yield from range(begin, end + 1)

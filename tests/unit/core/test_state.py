@@ -77,6 +77,15 @@ def test_restart_lists_the_same_units(new_node: Callable[..., Any], path: Path) 
     assert node.healthy() == ["GPU-1::0", "GPU-1::3"]
 
 
+def test_any_unit_that_a_pod_holds_can_be_kept(new_node: Callable[..., Any], path: Path) -> None:
+    """A share number above what we give out, left by a predecessor, costs no state."""
+    node = new_node()
+    node.pods = {"nvidia.com/gpu": {"GPU-0::65536", "GPU-0::999999999"}, "nvidia.com/x": {"GPU-0"}}
+    node.answer()
+    state.save(path, kept(node))
+    assert state.load(path, OURS, BOOT) == (kept(node), "")
+
+
 def test_restart_begins_the_wait_of_withdrawn_units_anew(new_node: Callable[..., Any]) -> None:
     """Answers of the last process do not count: a unit leaves no sooner than 30 s after a start."""
     node = new_node().answer().share(2).tick(29.0)
