@@ -12,11 +12,17 @@ from deviceplugin.simulation.kubelet import Admission, Change
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """A line of the daemon's log; ``message`` is the whole line where it is not JSON."""
+    """A line of the daemon's log; ``message`` is the whole line where it is not JSON.
+
+    Attributes:
+        at: seconds of CLOCK_MONOTONIC when it was read.
+
+    """
 
     message: str
     level: str = "info"
     fields: Mapping[str, object] = field(default_factory=dict)
+    at: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

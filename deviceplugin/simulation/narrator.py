@@ -19,7 +19,7 @@ from deviceplugin.simulation.names import Names
 logger = logging.getLogger(__name__)
 
 EDIT_SECONDS = 1.0
-"""A list so long after an edit counts as its outcome, the first one of each resource."""
+"""The first list of each resource counts as an edit's outcome so long after it is in force."""
 
 _TOLD_OTHERWISE = frozenset({"list sent", "allocated", "registered"})
 _KUBELET_KINDS = {
@@ -53,13 +53,14 @@ class Narrator:
     list_ms: float | None = None
     _listed: dict[str, Listed] = field(default_factory=dict)
     _edited: float | None = None
+    _in_force: float | None = None
     _answered: set[str] = field(default_factory=set)
 
     def tell(self, fact: Fact) -> Iterator[Happening]:
         """Return what a fact is worth telling."""
         match fact:
             case Edited(at=at):
-                self._edited = at
+                self._edited, self._in_force = at, None
                 self._answered.clear()
             case Change(kind=ChangeKind.LIST):
                 yield from self._list(fact)
@@ -94,10 +95,10 @@ class Narrator:
         yield Happening(event="list", text=text, bad=worse, fields=fields, at=change.at)
 
     def _since_edit(self, change: Change) -> float | None:
-        edited = self._edited
-        if edited is None or change.resource in self._answered:
+        edited, in_force = self._edited, self._in_force
+        if edited is None or in_force is None or change.resource in self._answered:
             return None
-        if not 0 <= change.at - edited <= EDIT_SECONDS:
+        if change.at < edited or change.at - in_force > EDIT_SECONDS:
             return None
         milliseconds = (change.at - edited) * 1000
         if not self._answered:
@@ -151,6 +152,8 @@ class Narrator:
     def _log(self, line: LogLine) -> Iterator[Happening]:
         if line.message in _TOLD_OTHERWISE:
             return
+        if line.message == "config in force":
+            self._in_force = line.at
         if line.message.startswith("config refused"):
             self._edited = None  # what the lists do now has another cause
         text = self.names.shorten(sentence(line))

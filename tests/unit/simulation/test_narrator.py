@@ -51,6 +51,13 @@ def _listed(at: float, healthy: int, ids: int, resource: str = GPU) -> Change:
     )
 
 
+def _in_force(at: float) -> LogLine:
+    return LogLine(message="config in force", at=at)
+
+
+_REFUSED = LogLine(message="config refused, the one in force stays", level="error", at=10.4)
+
+
 def test_a_first_list_tells_the_counts(tell: Tell) -> None:
     """A new resource appears with capacity and allocatable."""
     (told,) = tell(_listed(1, 8, 8))
@@ -73,7 +80,7 @@ def test_fewer_healthy_units_are_bad(tell: Tell) -> None:
 
 def test_an_edit_is_timed(tell: Tell, narrator: Narrator) -> None:
     """The first list after an edit tells the milliseconds in between."""
-    (told,) = tell(_listed(1, 8, 8), Edited(at=10.0), _listed(10.118, 32, 32))
+    (told,) = tell(_listed(1, 8, 8), Edited(at=10.0), _in_force(10.1), _listed(10.118, 32, 32))
     assert told.text.endswith(", 118 ms after the edit")
     assert told.fields["after_edit_ms"] == pytest.approx(118, abs=0.1)
     assert narrator.list_ms == pytest.approx(118, abs=0.1)
@@ -82,9 +89,13 @@ def test_an_edit_is_timed(tell: Tell, narrator: Narrator) -> None:
 @pytest.mark.parametrize(
     "facts",
     [
-        pytest.param([Edited(at=10.0), _listed(10.1, 32, 32)], id="the second list"),
-        pytest.param([Edited(at=1.0)], id="long after"),
-        pytest.param([Edited(at=10.6)], id="before the edit"),
+        pytest.param([Edited(at=10.0), _in_force(10.1), _listed(10.1, 32, 32)], id="second list"),
+        pytest.param([Edited(at=1.0), _in_force(1.1)], id="long after"),
+        pytest.param([Edited(at=10.6), _in_force(10.7)], id="before the edit"),
+        pytest.param([Edited(at=10.4)], id="a save not read yet"),
+        pytest.param([_in_force(10.3), Edited(at=10.4)], id="in force before the save"),
+        pytest.param([Edited(at=10.3), _REFUSED], id="a refused save"),
+        pytest.param([Edited(at=10.3), _REFUSED, _in_force(10.4)], id="in force without a save"),
     ],
 )
 def test_other_lists_are_not_timed(tell: Tell, facts: list[Fact]) -> None:
@@ -95,9 +106,20 @@ def test_other_lists_are_not_timed(tell: Tell, facts: list[Fact]) -> None:
 
 def test_a_rename_is_timed_for_both_names(tell: Tell, narrator: Narrator) -> None:
     """Each resource that an edit changes has its own time; the first one is remembered."""
-    (told,) = tell(Edited(at=10.0), _listed(10.1, 0, 8), _listed(10.3, 8, 8, "nvidia.com/other"))
+    (told,) = tell(
+        Edited(at=10.0),
+        _in_force(10.1),
+        _listed(10.1, 0, 8),
+        _listed(10.3, 8, 8, "nvidia.com/other"),
+    )
     assert told.fields["after_edit_ms"] == pytest.approx(300, abs=0.1)
     assert narrator.list_ms == pytest.approx(100, abs=0.1)
+
+
+def test_a_slow_edit_is_timed(tell: Tell) -> None:
+    """However long the daemon takes to read an edit, the list right after that is its outcome."""
+    (told,) = tell(_listed(1, 8, 8), Edited(at=10.0), _in_force(15.0), _listed(15.1, 32, 32))
+    assert told.fields["after_edit_ms"] == pytest.approx(5100, abs=0.1)
 
 
 def test_pods_are_told_with_their_gpus(tell: Tell, machine: Machine) -> None:
