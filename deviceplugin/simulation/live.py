@@ -3,7 +3,9 @@
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,13 +21,22 @@ _MOST_PODS = 5
 _FEWEST_HAPPENINGS = 3
 _MOST_HAPPENINGS = 12
 _MOST_REASONS = 4
-_MOST_PROBLEMS = 3
+_MOST_WRONG = 4
+_WRONG_SHARE = 3  # of the height at most, in lines: one third
 _FIXED_LINES = 6  # headings of pods and events, latencies, and the empty lines before each
 
 _FRAME = 0.1  # seconds between two drawings at least
 _TICK = 1.0  # and at most
 
 Lines = list[Text]
+
+
+class _Wrong(NamedTuple):
+    """A line about the config, with the word that says what it means."""
+
+    label: str
+    text: str
+    style: str
 
 
 class LiveReporter:
@@ -77,7 +88,8 @@ class LiveReporter:
 def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -> Lines:
     """Draw a view in at most ``height`` lines, none longer than ``width``."""
     devices = _devices(view.devices, width, ascii_only=ascii_only)
-    head = [*_head(view), *_resources(view), *devices, *_problems(view.problems, width)]
+    wrong = _wrong(view, width, height // _WRONG_SHARE)
+    head = [*_head(view), *_resources(view), *wrong, *devices]
     room = height - len(head) - _FIXED_LINES
     pods = max(1, min(_MOST_PODS, len(view.pods), room - _FEWEST_HAPPENINGS))
     happenings = max(1, min(_MOST_HAPPENINGS, room - pods))
@@ -98,16 +110,25 @@ def _head(view: NodeView) -> Iterator[Text]:
     yield Text("and save it: replicas: 4, say, and watch. Ctrl-C ends.", style="dim")
 
 
-def _problems(problems: tuple[str, ...], width: int) -> Iterator[Text]:
-    """Whole, in as many lines as it takes: the remedy stands at the end."""
-    if problems:
-        yield Text()
-    for problem in problems[:_MOST_PROBLEMS]:
-        place, _, words = problem.partition(": ")
-        text = f"config REFUSED {Path(place).name}: {words}"
-        yield from (Text(line, style="red") for line in textwrap.wrap(text, width))
-    if len(problems) > _MOST_PROBLEMS:
-        yield Text(f"and {len(problems) - _MOST_PROBLEMS} more problems", style="red")
+def _wrong(view: NodeView, width: int, most: int) -> Iterator[Text]:
+    """Each problem whole, for the remedy stands at its end; those without room are counted."""
+    told = [_Wrong("REFUSED", text, "bold red") for text in view.refused]
+    told += [_Wrong("UNMET", text, "yellow") for text in view.unmet]
+    if not told:
+        return
+    yield Text()
+    blocks = [_wrapped(wrong, view, width) for wrong in told[:_MOST_WRONG]]
+    shown = 1 + sum(1 for length in list(accumulate(map(len, blocks)))[1:] if length <= most)
+    for block in blocks[:shown]:
+        yield from block
+    if len(told) > shown:
+        yield Text(f"and {len(told) - shown} more", style=told[shown].style)
+
+
+def _wrapped(wrong: _Wrong, view: NodeView, width: int) -> Lines:
+    short = wrong.text.replace(view.config, Path(view.config).name)
+    lines = textwrap.wrap(f"config {wrong.label} {short}", width, break_on_hyphens=False)
+    return [Text(line, style=wrong.style) for line in lines]
 
 
 def _resources(view: NodeView) -> Iterator[Text]:

@@ -145,9 +145,10 @@ class Node:
         return 0
 
     def _take(self, fact: Fact | None) -> None:
+        if fact is None:
+            return
+        self._memory.standing.take(fact)
         match fact:
-            case None:
-                return
             case Scraped():
                 self._memory.scraped = fact
             case PodAdmitted(admission=admission):

@@ -11,6 +11,7 @@ from deviceplugin.simulation.demo_pods import held_units
 from deviceplugin.simulation.facts import Happening, Scraped
 from deviceplugin.simulation.kubelet import SimulatedKubelet
 from deviceplugin.simulation.names import Names
+from deviceplugin.simulation.standing import Standing
 
 KEPT_HAPPENINGS = 50
 KEPT_LATENCIES = 200
@@ -61,7 +62,14 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A node at one moment; ``metrics`` is the daemon's address, "" while it has none."""
+    """A node at one moment.
+
+    Attributes:
+        metrics: the daemon's address, "" while it has none.
+        refused: what is wrong with the config that was refused last, () after a good one.
+        unmet: entries of the config in force that this node cannot meet.
+
+    """
 
     machine: str
     config: str
@@ -73,7 +81,8 @@ class NodeView:
     latencies: Latencies = Latencies()
     began: float = 0.0
     metrics: str = ""
-    problems: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,6 +96,7 @@ class Memory:
     admissions: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))
     admitted: int = 0
     edit: float | None = None
+    standing: Standing = field(default_factory=Standing)
 
     def admission(self, milliseconds: float) -> None:
         """Note how long an admission took."""
@@ -121,20 +131,9 @@ def look(
         latencies=memory.latencies(),
         began=memory.began,
         metrics=memory.metrics,
-        problems=standing_problems(memory.happenings),
+        refused=tuple(memory.standing.refused.lines),
+        unmet=tuple(memory.standing.unmet.lines),
     )
-
-
-def standing_problems(happenings: Iterable[Happening]) -> tuple[str, ...]:
-    """What the newest refused config got wrong; () once a config is in force after it."""
-    problems: list[str] = []
-    for happening in happenings:
-        message = str(happening.fields.get("message", ""))
-        if message.startswith("config refused"):
-            problems.append(str(happening.fields.get("problem", "")))
-        elif message == "config in force":
-            problems.clear()
-    return tuple(dict.fromkeys(problems))
 
 
 def _resources(

@@ -82,6 +82,44 @@ def test_many_units_are_counted() -> None:
     assert "GPU 0 3/93/100" in text
 
 
+PROBLEM = "/tmp/dp-abcdefgh/config/nvidia.yaml:{line}: sharing.timeSlicing.resources[0].replicas: found 0; write a whole number from 1 to 65,536"  # noqa: E501 - as the daemon says it
+UNMET = "nvidia.yaml:7 sharing.timeSlicing.resources[1]: nvidia.com/gpus: no device of it is here"
+
+
+def _unspaced(text: str) -> str:
+    """Without the places where lines may break."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (160, 50), (40, 30)])
+def test_what_is_wrong_with_the_config_can_be_read(width: int, height: int) -> None:
+    """A refusal and an unmet entry are there whole, with file, line and remedy."""
+    view = replace(_view(8, UNITS), refused=(PROBLEM.format(line=6),), unmet=(UNMET,))
+    lines = draw(view, width, height)
+    said = _unspaced("".join(line.plain for line in lines))
+    assert _unspaced(f"config REFUSED {PROBLEM.format(line=6).rpartition('/')[2]}") in said
+    assert _unspaced(f"config UNMET {UNMET}") in said
+    assert len(lines) <= height
+    assert max(line.cell_len for line in lines) <= width
+
+
+@pytest.mark.parametrize(("height", "shown"), [(24, 4), (60, 4), (18, 3)])
+def test_problems_without_room_are_counted(height: int, shown: int) -> None:
+    """At most four problems stand there, fewer on a low terminal, and how many more there are."""
+    problems = tuple(PROBLEM.format(line=line) for line in range(1, 10))
+    text = [line.plain for line in draw(replace(_view(8, UNITS), refused=problems), 80, height)]
+    assert sum("config REFUSED" in line for line in text) == shown
+    assert f"and {9 - shown} more" in text
+
+
+def test_a_right_config_takes_no_room() -> None:
+    """While nothing is wrong there is no block, and no empty line for it."""
+    right = draw(_view(8, UNITS), 80, 60)
+    wrong = draw(replace(_view(8, UNITS), unmet=("short",)), 80, 60)
+    assert not any("config" in line.plain and "UNMET" in line.plain for line in right)
+    assert len(wrong) == len(right) + 2
+
+
 def test_plain_characters_where_there_are_no_others() -> None:
     """On a terminal without Unicode every line is ASCII."""
     lines = draw(_view(16, UNITS), 60, 40, ascii_only=True)

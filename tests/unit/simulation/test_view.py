@@ -5,11 +5,11 @@ import random
 import pytest
 
 from deviceplugin.simulation.demo_pods import End, Start, choose
-from deviceplugin.simulation.facts import Happening, Scraped
+from deviceplugin.simulation.facts import Scraped
 from deviceplugin.simulation.machine import Machine
 from deviceplugin.simulation.names import Names
 from deviceplugin.simulation.scrape import parse
-from deviceplugin.simulation.view import DeviceRow, Memory, devices, standing_problems
+from deviceplugin.simulation.view import DeviceRow, Memory, devices
 
 GPU = "nvidia.com/gpu"
 SHARED = "nvidia.com/gpu.shared"
@@ -106,16 +106,3 @@ def test_pods_ask_for_what_is_there() -> None:
         assert isinstance(start, Start)
         counts.add((start.resource, start.count))
     assert counts == {(GPU, 1), (SHARED, 1), (SHARED, 2)}
-
-
-def test_what_a_refused_config_got_wrong_stays_until_a_good_one() -> None:
-    """The refusal scrolls away among the events; its problems stay, each once."""
-
-    def told(message: str, problem: str = "") -> Happening:
-        fields = {"message": message, "problem": problem}
-        return Happening(event="config", text=message, fields=fields)
-
-    refused = "config refused, the one in force stays"
-    happenings = [told("config in force"), told(refused, "f:3: x"), told(refused, "f:3: x")]
-    assert standing_problems(happenings) == ("f:3: x",)
-    assert standing_problems([*happenings, told("config in force")]) == ()
