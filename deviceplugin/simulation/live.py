@@ -14,8 +14,13 @@ from rich.text import Text
 from deviceplugin.simulation.facts import Happening
 from deviceplugin.simulation.view import DeviceRow, NodeView
 
-_GLYPHS = {"u": ("●", "cyan"), "f": ("○", "green"), "x": ("✗", "bold red")}
-_ASCII = {"u": "#", "f": "o", "x": "x"}
+_GLYPHS = {
+    "u": ("●", "cyan"),
+    "f": ("○", "green"),
+    "l": ("·", "yellow"),
+    "x": ("✗", "bold red"),
+}
+_ASCII = {"u": "#", "f": "o", "l": "-", "x": "x"}
 _WIDE_UNITS = 8  # more units of one device are counted instead of drawn
 _MOST_PODS = 5
 _FEWEST_HAPPENINGS = 3
@@ -171,8 +176,8 @@ def _devices(rows: Sequence[DeviceRow], width: int, *, ascii_only: bool) -> Iter
 def _cell(row: DeviceRow, *, ascii_only: bool) -> Text:
     cell = Text(f"{row.name} ")
     if len(row.units) > _WIDE_UNITS:
-        healthy = len(row.units) - row.units.count("x")
-        style = "red" if healthy < len(row.units) else ""
+        healthy = row.units.count("u") + row.units.count("f")
+        style = "red" if "x" in row.units else ""
         return cell.append(f"{row.units.count('u')}/{healthy}/{len(row.units)}", style=style)
     for unit in row.units:
         glyph, style = _GLYPHS[unit]
@@ -181,8 +186,11 @@ def _cell(row: DeviceRow, *, ascii_only: bool) -> Text:
 
 
 def _legend(*, ascii_only: bool) -> Text:
-    used, free, bad = (_ASCII[u] if ascii_only else _GLYPHS[u][0] for u in "ufx")
-    text = f"{used} in use  {free} free  {bad} unhealthy  (many: in use/healthy/all)"
+    used, free, leaving, bad = (_ASCII[u] if ascii_only else _GLYPHS[u][0] for u in "uflx")
+    text = (
+        f"{used} in use  {free} free  {leaving} leaving  {bad} unhealthy"
+        "  (many: in use/healthy/all)"
+    )
     return Text(text, style="dim")
 
 

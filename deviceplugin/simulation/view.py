@@ -16,6 +16,9 @@ from deviceplugin.simulation.standing import Standing
 KEPT_HAPPENINGS = 50
 KEPT_LATENCIES = 200
 
+_LEAVING = ("draining", "withdrawn", "holders unknown")
+"""States of units that the config no longer has; as the daemon's metrics call them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRow:
@@ -33,7 +36,7 @@ class DeviceRow:
     """A physical device.
 
     Attributes:
-        units: one letter each, in order: ``u`` used, ``f`` free, ``x`` unhealthy.
+        units: one letter each, in order: ``u`` used, ``f`` free, ``l`` leaving, ``x`` unhealthy.
         reason: why it is unhealthy; "" when it is not.
 
     """
@@ -125,7 +128,7 @@ def look(
         config=config,
         elapsed=time.monotonic() - memory.began,
         resources=tuple(_resources(kubelet, held, memory.scraped)),
-        devices=tuple(devices(health, held, names, memory.scraped.reasons)),
+        devices=tuple(devices(health, held, names, memory.scraped)),
         pods=tuple(_pods(kubelet, names)),
         happenings=tuple(memory.happenings),
         latencies=memory.latencies(),
@@ -156,25 +159,41 @@ def devices(
     health: Mapping[str, Mapping[str, str]],
     held: Mapping[str, frozenset[str]],
     names: Names,
-    reasons: Mapping[str, str],
+    scraped: Scraped,
 ) -> Iterable[DeviceRow]:
     """Sort the units of all resources by physical device."""
-    used = frozenset().union(*held.values())
-    state = {unit: word for units in health.values() for unit, word in units.items()}
-    # An id may be listed under two resources for a while: healthy in one of them is healthy.
-    state |= {u: w for units in health.values() for u, w in units.items() if w == "Healthy"}
-    order = names.in_order(state)
-    for name, units in groupby(order, key=names.device):
+    letters = _letters(health, frozenset().union(*held.values()), scraped)
+    for name, units in groupby(names.in_order(letters), key=names.device):
         mine = list(units)
-        letters = "".join(_letter(state[unit], used=unit in used) for unit in mine)
-        device = mine[0].partition("::")[0]
-        yield DeviceRow(name=name, units=letters, reason=reasons.get(device, ""))
+        yield DeviceRow(
+            name=name,
+            units="".join(letters[unit] for unit in mine),
+            reason=scraped.reasons.get(_device(mine[0]), ""),
+        )
 
 
-def _letter(health: str, *, used: bool) -> str:
-    if health != "Healthy":
-        return "x"
-    return "u" if used else "f"
+def _letters(
+    health: Mapping[str, Mapping[str, str]], used: frozenset[str], scraped: Scraped
+) -> Mapping[str, str]:
+    healthy: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for resource, units in health.items():
+        states = scraped.states.get(resource, {})
+        leaving = any(states.get(state) for state in _LEAVING)
+        for unit, word in units.items():
+            if word == "Healthy":
+                healthy[unit] = "u" if unit in used else "f"
+            # The kubelet knows one word for both; to the daemon too a fault comes first.
+            elif leaving and _device(unit) not in scraped.reasons:
+                others[unit] = "l"
+            else:
+                others.setdefault(unit, "x")
+    # An id may be listed under two resources for a while: healthy in one of them is healthy.
+    return others | healthy
+
+
+def _device(unit: str) -> str:
+    return unit.partition("::")[0]
 
 
 def _pods(kubelet: SimulatedKubelet, names: Names) -> Iterable[PodRow]:

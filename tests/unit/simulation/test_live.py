@@ -112,6 +112,23 @@ def test_problems_without_room_are_counted(height: int, shown: int) -> None:
     assert f"and {9 - shown} more" in text
 
 
+@pytest.mark.parametrize(("ascii_only", "sign"), [(False, "·"), (True, "-")])
+def test_leaving_units_have_a_sign_of_their_own(*, ascii_only: bool, sign: str) -> None:
+    """A leaving unit is drawn unlike an unhealthy one, and the legend says what it is."""
+    lines = draw(_view(2, "llll"), 80, 40, ascii_only=ascii_only)
+    text = "\n".join(line.plain for line in lines)
+    assert f"GPU 1 {sign * 4}" in text
+    assert f"{sign} leaving" in text
+
+
+def test_many_leaving_units_are_no_alarm() -> None:
+    """In a cell of numbers leaving units are not healthy, but only unhealthy ones make it red."""
+    for bad, red in (("l", False), ("x", True)):
+        lines = draw(_view(1, "u" * 3 + "f" * 90 + bad * 7), 80, 60)
+        (cell,) = (line for line in lines if "GPU 0 3/93/100" in line.plain)
+        assert any("red" in str(span.style) for span in cell.spans) is red
+
+
 def test_a_right_config_takes_no_room() -> None:
     """While nothing is wrong there is no block, and no empty line for it."""
     right = draw(_view(8, UNITS), 80, 60)

@@ -34,7 +34,7 @@ def test_units_are_sorted_by_gpu_and_share(machine: Machine, uuids: list[str]) -
         }
     }
     held = {GPU: frozenset({f"{first}::2", f"{second}::0"})}
-    rows = devices(health, held, Names.of(machine), {second: "lost"})
+    rows = devices(health, held, Names.of(machine), Scraped(reasons={second: "lost"}))
     assert list(rows) == [
         DeviceRow(name="GPU 0", units="xuf"),
         DeviceRow(name="GPU 1", units="x", reason="lost"),
@@ -45,14 +45,33 @@ def test_a_unit_under_two_names_is_healthy_in_one(machine: Machine, uuids: list[
     """During a rename an id stands in two lists; the healthy one counts."""
     health = {GPU: {uuids[0]: "Unhealthy"}, SHARED: {uuids[0]: "Healthy"}}
     for each in (health, dict(reversed(health.items()))):
-        rows = list(devices(each, {}, Names.of(machine), {}))
+        rows = list(devices(each, {}, Names.of(machine), Scraped()))
         assert rows == [DeviceRow(name="GPU 0", units="f")]
+
+
+@pytest.mark.parametrize("state", ["draining", "withdrawn", "holders unknown"])
+def test_leaving_units_are_not_called_unhealthy(
+    machine: Machine, uuids: list[str], state: str
+) -> None:
+    """A unit is leaving where units leave, unless its device has a fault: that comes first."""
+    first, second = uuids
+    health = {
+        GPU: {first: "Unhealthy", f"{first}::1": "Healthy", second: "Unhealthy"},
+        SHARED: {f"{first}::2": "Unhealthy"},
+    }
+    scraped = Scraped(
+        reasons={second: "lost"}, states={GPU: {state: 1, "unhealthy": 1}, SHARED: {"unhealthy": 1}}
+    )
+    assert list(devices(health, {}, Names.of(machine), scraped)) == [
+        DeviceRow(name="GPU 0", units="lfx"),
+        DeviceRow(name="GPU 1", units="x", reason="lost"),
+    ]
 
 
 def test_foreign_units_come_last(machine: Machine, uuids: list[str]) -> None:
     """A device that the machine does not have is shown by its id, behind the others."""
     health = {GPU: {"A-1": "Healthy", uuids[1]: "Healthy"}}
-    rows = devices(health, {}, Names.of(machine), {})
+    rows = devices(health, {}, Names.of(machine), Scraped())
     assert [row.name for row in rows] == ["GPU 1", "A-1"]
 
 
