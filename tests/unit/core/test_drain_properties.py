@@ -42,6 +42,7 @@ OPS = st.lists(
         st.tuples(st.just("kubelet"), st.integers(0, 4)),
         st.tuples(st.just("settle"), _draw),
         st.tuples(st.just("process"), _draw),
+        st.tuples(st.just("both"), st.integers(0, 4)),
         st.tuples(st.just("unplug"), _draw),
         st.tuples(st.just("plug"), _draw),
     ),
@@ -60,7 +61,8 @@ class World:
         self.stale = node.views
         self.held: set[tuple[str, str]] = set()
         self.lags: dict[tuple[str, str], int] = {}
-        self.unsure: set[tuple[str, str]] = set()
+        self.kubelets = 0
+        self._see("present")
         node.answer()
 
     def run(self, op: str, argument: Any) -> None:
@@ -118,7 +120,6 @@ class World:
         held = sorted(self.held)
         if held:
             self.held.discard(held[draw % len(held)])
-            self.unsure &= self.held
 
     def ask(self, _draw: int) -> None:
         """A question goes out; its answer comes later, or never."""
@@ -156,32 +157,62 @@ class World:
     def kubelet(self, empty: int) -> None:
         """The kubelet restarts, and lists no pod in its first answers."""
         self.asked.clear()
-        self.node.fold(ev.KubeletChanged(state="restarted", detail="", at=self.node.now))
-        for _ in range(empty):
+        self.kubelets += 1
+        self._see("restarted")
+        self._list_nothing(empty)
+        self._list()
+
+    def _see(self, event: str) -> None:
+        identity = str(self.kubelets)
+        self.node.fold(
+            ev.KubeletChanged(state=event, detail="", identity=identity, at=self.node.now)
+        )
+
+    def _list_nothing(self, answers: int) -> None:
+        for _ in range(answers):
             self.node.tick(10.5)
             begun = self.node.now
             self.node.now += 0.001
             answer = ev.HoldersAnswered(begun=begun, held={}, allocatable={}, at=self.node.now)
             self.node.fold(answer)
             self.check()
+
+    def _list(self) -> None:
         self.node.tick(0.01)
         self.node.fold(self._answered())
 
-    def process(self, _draw: int) -> None:
-        """We restart, with what the state folder keeps; then PodResources answers, if it does."""
+    def process(self, draw: int) -> None:
+        """We restart under the same kubelet, and see it before or after it answers."""
+        self._restore()
+        if draw % 2:
+            self._see("present")
+        self.node.fold(self._answered())
+        self.node.scan(*self.node.devices)
+        self.node.now += 0.01
+        if draw % 2 == 0:
+            self._see("present")
+
+    def both(self, empty: int) -> None:
+        """We and the kubelet restart together, we twice, before it lists any pod."""
+        self.asked.clear()
+        self.kubelets += 1
+        for _ in range(2):
+            self._restore()
+            self.node.scan(*self.node.devices)
+            self._see("present")
+            self._list_nothing(empty)
+        self._list()
+
+    def _restore(self) -> None:
+        """Begin with what the state folder keeps."""
         node = self.node
-        # Nobody can tell us of pods that were admitted last and are not listed yet.
-        self.unsure |= {claim for claim in self.held if self.lags.get(claim)}
         config = node.inventory.config
         kept = state.snapshot(node.inventory, node.outcome.listing, "text", state.Identity())
         node.inventory, listing = state.restore(kept, now=node.now)
         node.outcome = Outcome(listing=listing)
-        node.inventory = _after(
-            node.inventory,
-            ev.ConfigAccepted(config=config, text="text", at=node.now),
-            self._answered(),
+        node.inventory = apply(
+            node.inventory, ev.ConfigAccepted(config=config, text="text", at=node.now)
         )
-        node.scan(*node.devices)
 
     def unplug(self, draw: int) -> None:
         """A scan does not find one GPU."""
@@ -217,7 +248,7 @@ class World:
             assert units <= set(view.unit_by_id), "a held id vanished"
         held = self.node.inventory.holders.held(self.node.now)
         known = {(name, unit) for name, units in held.items() for unit in units}
-        assert self.held - self.unsure <= known, "a held unit counts as free"
+        assert self.held <= known, "a held unit counts as free"
         for device, target in listing.targets.items():
             mine = [(name, unit.id) for name, unit in healthy if unit.device == device]
             assert {name for name, _ in mine} <= {target.resource}, "Healthy under an old name"
@@ -231,12 +262,6 @@ class World:
             assert not (mine and elsewhere), "given out anew while held under an old name"
             free = [unit for _, unit in mine if unit not in taken]
             assert len(free) <= max(0, target.replicas - len(taken)), "too many free units"
-
-
-def _after(inventory: Any, *events: ev.Event) -> Any:
-    for event in events:
-        inventory = apply(inventory, event)
-    return inventory
 
 
 @given(ops=OPS)
