@@ -1,6 +1,5 @@
 """The kubelet's end of the connection to one registered plugin."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,8 @@ from deviceplugin.api.v1beta1 import api_pb2, api_pb2_grpc
 from deviceplugin.simulation.kubelet.outcomes import AllocationError, RegistrationRefusedError
 
 RECEIVE_LIMIT = 4 * 1024 * 1024  # gRPC's default, which the kubelet never raised
+_NO_SUCH_CALL = "/v1beta1.DevicePlugin/Dial"
+_SLICE = 0.1  # seconds
 PRE_START_SECONDS = 30.0  # the one time limit written into the API itself
 
 _CHANNEL = (
@@ -131,21 +132,29 @@ class Plugin:
         """Close the connection; calls that wait on it end at once."""
         self._closed.set()
         if self._channel is not None:
-            # For up to 0.2 s after a dial gRPC goes on watching the connection, and
-            # close waits for that; the calls are cancelled before it waits.
+            # On a thread of its own: close waits for calls that it has cancelled.
             name = f"close-{self.path.name}"
             threading.Thread(target=self._channel.close, name=name, daemon=True).start()
 
     def _dialled(self, channel: grpc.Channel, deadline: float) -> bool:
-        ready = grpc.channel_ready_future(channel)
-        try:
-            while not self._closed.is_set() and time.monotonic() < deadline:
-                # In slices: closing a channel does not wake who waits for it.
-                with contextlib.suppress(grpc.FutureTimeoutError):
-                    ready.result(timeout=min(0.05, max(0.0, deadline - time.monotonic())))
+        """Whether somebody answers on the socket before the deadline, and before our end.
+
+        Asked for by a call that no plugin has: its refusal comes over a live connection.
+        gRPC's own readiness future is not used, since the thread behind it fails when the
+        channel is closed meanwhile.
+        """
+        ask = channel.unary_unary(
+            _NO_SUCH_CALL, request_serializer=bytes, response_deserializer=bytes
+        )
+        while not self._closed.is_set() and time.monotonic() < deadline:
+            # In slices, between which our end is noticed.
+            limit = min(_SLICE, max(0.0, deadline - time.monotonic()))
+            try:
+                ask(b"", timeout=limit, wait_for_ready=True)
+            except (grpc.RpcError, ValueError) as error:
+                code = getattr(error, "code", None)
+                if code is not None and code() is grpc.StatusCode.UNIMPLEMENTED:
                     return True
-        finally:
-            ready.cancel()
         return False
 
     def _stub(self) -> api_pb2_grpc.DevicePluginStub:

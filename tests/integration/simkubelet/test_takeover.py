@@ -93,7 +93,7 @@ def test_last_message_wins(kubelet: SimulatedKubelet, plugin: Any, root: Any, li
 
 def test_late_end_wipes(boot: Any, plugin: Any) -> None:
     """Up to 1.36 a Register before the old end is handled is wiped by it."""
-    kubelet = boot(era="1.36", disconnect_delay=0.2)
+    kubelet = boot(era="1.36", disconnect_delay=1.0)
     plugin.up("a.sock")
     assert _lists(kubelet, 1)
     plugin.stop("a.sock")
