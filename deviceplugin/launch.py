@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
         http.start()
         serving.warm = http.warm
         try:
-            with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
+            with _trees_of(settings) as folder:
                 return _serve(settings, environment, status, serving, Path(folder))
         finally:
             http.stop()
@@ -117,6 +117,17 @@ def _serve(
     return 0
 
 
+def _trees_of(settings: RunSettings) -> AbstractContextManager[str]:
+    """Make a folder for a simulated machine's trees.
+
+    On hardware nothing is written anywhere but in the state and plugin folders: a container's
+    root is read-only.
+    """
+    if settings.simulate:
+        return tempfile.TemporaryDirectory(prefix="deviceplugin-")
+    return nullcontext("")
+
+
 def _options(settings: RunSettings, folder: Path) -> backends.BackendOptions:
     if not settings.simulate:
         return backends.BackendOptions(
@@ -166,6 +177,6 @@ def check(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     settings = run_settings(arguments, environment, arguments.vendor)
     logs.configure("text", "warning")  # the report says what there is to say
-    with tempfile.TemporaryDirectory(prefix="deviceplugin-") as folder:
+    with _trees_of(settings) as folder:
         backend = backends.load(settings.vendor).create(_options(settings, Path(folder)))
         return checking.run(settings, Path(arguments.file), backend, environment, sys.stdout)
