@@ -50,6 +50,13 @@ stubs: $(VENV)/.dev ## generate api/**/*_pb2* from api/**/api.proto
 schema: $(VENV)/.dev ## generate configs/schema.json from config/schema.py
 	$(BIN)/python -m deviceplugin.config.schema > configs/schema.json
 
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --custom-compile-command "make lock"
+
+.PHONY: lock
+lock: $(VENV)/.dev ## pin what the image installs, for every platform, in daemonset/image/
+	$(LOCK) setup.cfg --output-file daemonset/image/runtime.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) - --output-file daemonset/image/build.txt
+
 .PHONY: docs
 docs: $(VENV)/.dev ## write the generated tables of the docs
 	$(BIN)/python docs/generate.py
