@@ -1,0 +1,3 @@
+module deviceplugin/kubelet-harness
+
+go 1.26
