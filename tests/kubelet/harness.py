@@ -5,7 +5,7 @@ import json
 import queue
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ class Harness:
 
     """
 
-    def __init__(self, program: Path, root: Path) -> None:
+    def __init__(self, program: Sequence[str], root: Path) -> None:
+        """Start it with this command line."""
         self.root = root
         self.log = root / "kubelet.log"
         self._ids = itertools.count(1)
@@ -38,7 +39,7 @@ class Harness:
         self._lock = threading.Lock()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [program, "-root", root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                [*program, "-root", root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         self._reader = threading.Thread(target=self._read, name="harness-replies")
         self._reader.start()

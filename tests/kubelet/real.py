@@ -1,7 +1,7 @@
 """The kubelet's own device manager, as scenarios ask for it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ class RealKubelet:
 
     simulated = False
 
-    def __init__(self, program: Path, root: Path, release: str, **settings: object) -> None:
+    def __init__(
+        self, program: Sequence[str], root: Path, release: str, **settings: object
+    ) -> None:
         """Start it; ``settings`` are those of the harness's ``start``."""
         self.name = self.release = release
         self.plugin_dir = root / "device-plugins"
