@@ -65,6 +65,24 @@ docs: $(VENV)/.dev ## write the generated tables of the docs
 bench: $(VENV)/.dev ## the figures, as a table and as JSON in build/bench.json
 	$(BIN)/python -m bench
 
+# Kubelets that run all scenarios, kubelets that run the smoke ones, and which scenarios.
+FULL ?= 1.34 1.37 simulated-1.36 simulated-1.37
+SMOKE ?= 1.36
+SCENARIOS ?= tests/kubelet
+# Most of a scenario is waiting: more of them at a time than there are cores.
+WORKERS ?= 6
+KUBELET_TESTS := $(BIN)/python -m pytest -q --full "$(FULL)" --smoke "$(SMOKE)"
+
+.PHONY: test-kubelet
+test-kubelet: $(VENV)/.dev ## scenarios on real device managers (Go, root); FULL=1.37 SMOKE= SCENARIOS=tests/kubelet/test_x.py
+	$(BIN)/python -m tests.kubelet.build $(FULL) $(SMOKE)
+	$(KUBELET_TESTS) -m "not figures" -n $(WORKERS) --dist worksteal $(SCENARIOS) || test $$? -eq 5
+	$(KUBELET_TESTS) -m figures $(SCENARIOS) || test $$? -eq 5
+
+.PHONY: pin-kubelet
+pin-kubelet: $(VENV)/.dev ## pin the modules of the releases in tests/kubelet/releases.py anew
+	$(BIN)/python -m tests.kubelet.build --refresh
+
 .PHONY: test-hardware
 test-hardware: $(VENV)/.dev ## on a machine with an NVIDIA GPU: serve, allocate, compare with nvidia-smi
 	$(BIN)/python -m pytest -ra tests/hardware
