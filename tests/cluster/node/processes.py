@@ -1,0 +1,122 @@
+"""The cluster's programs as processes, known by pid and start time over any number of runs."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.cluster.node.paths import LOGS, STATE
+from tests.cluster.node.shell import ClusterError, wait_for
+
+_PIDS = STATE / "pids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was started.
+
+    Attributes:
+        started: clock ticks from boot to its start: with the pid it names one process for good.
+        path: PATH of the process; "" for ours.
+
+    """
+
+    pid: int
+    started: str
+    command: Sequence[str]
+    path: str
+
+
+def start(name: str, *words: str | Path, path: str = "") -> None:
+    """Start a program in the background; its output goes to a log of its name."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    _PIDS.mkdir(parents=True, exist_ok=True)
+    command = [str(word) for word in words]
+    with log_of(name).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **({"PATH": path} if path else {})},
+            start_new_session=True,
+        )
+    record = Record(pid=process.pid, started=_started(process.pid), command=command, path=path)
+    (_PIDS / name).write_text(json.dumps(asdict(record)))
+
+
+def record_of(name: str) -> Record | None:
+    """What was started under a name; None when nothing was."""
+    try:
+        return Record(**json.loads((_PIDS / name).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def pid_of(name: str) -> int | None:
+    """The pid of a program that runs; None when it does not."""
+    record = record_of(name)
+    return record.pid if record and _started(record.pid) == record.started else None
+
+
+def again(name: str) -> None:
+    """Start a program as it was started before."""
+    record = record_of(name)
+    if record is None:
+        raise ClusterError(f"{name} was not started before")
+    start(name, *record.command, path=record.path)
+
+
+def stop(name: str, *, how: signal.Signals = signal.SIGTERM, seconds: float = 10) -> None:
+    """End a program and wait; after so many seconds with SIGKILL."""
+    for number in (how, signal.SIGKILL):
+        pid = pid_of(name)
+        if pid is None:
+            return
+        os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while pid_of(name) is not None and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def wait_alive(what: str, condition: Callable[[], object], *names: str) -> None:
+    """Wait for a condition, and give up when one of the programs dies first.
+
+    Raises:
+        ClusterError: one died (the text has the end of its log), or it takes over a minute.
+
+    """
+
+    def met() -> bool:
+        dead = [name for name in names if pid_of(name) is None]
+        if dead:
+            raise ClusterError(f"{dead[0]} died; the end of its log:\n{tail(dead[0])}")
+        return bool(condition())
+
+    wait_for(what, met, seconds=120)
+
+
+def log_of(name: str) -> Path:
+    """Where a program's output goes."""
+    return LOGS / f"{name}.log"
+
+
+def tail(name: str, lines: int = 20) -> str:
+    """The end of a program's log."""
+    try:
+        return "\n".join(log_of(name).read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return "(no log)"
+
+
+def _started(pid: int) -> str:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]
