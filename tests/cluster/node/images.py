@@ -181,8 +181,10 @@ def _keep_pip_alone(tree: Path) -> None:
             continue
         _ = shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for script in (tree / "bin").iterdir():
+        if script.is_symlink():
+            continue
         head, newline, rest = script.read_bytes().partition(b"\n")
-        if script.is_symlink() or not head.startswith(b"#!" + sys.base_prefix.encode()):
+        if not head.startswith(b"#!" + sys.base_prefix.encode()):
             continue
         if script.name.startswith("pip"):
             head = head.replace(sys.base_prefix.encode(), b"/usr/local")
