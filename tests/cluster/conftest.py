@@ -1,7 +1,8 @@
 """A cluster for the whole run, with the image in it; taken away whatever happens."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ def cluster(bare: None, image: Built) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> "Iterator[None]":
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Show what the programs and the daemon logged when a test fails."""
     report = yield
     if call.excinfo is not None and call.when == "call":

@@ -24,6 +24,7 @@ DEBIAN = "docker.io/library/debian:bookworm-slim"
 _BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "dev", "etc", "proc", "sys", "tmp", "var")
 _PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
+_UNITS = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
 # What the extension modules of Python's standard library link to.
 _PYTHON_LIBRARIES = (
     "ca-certificates,libbz2-1.0,libexpat1,libffi8,liblzma5,libncursesw6,libreadline8,"
@@ -212,14 +213,9 @@ def build(name: str, *, cached: bool = True, context: Path = ROOT) -> Built:
     # One time for all files and for the image itself: the second build is to be the same.
     made = ["--isolation", "chroot", "--pull-never", "--timestamp", "0", *cache]
     run(*buildah("bud", *made, *mounts, "-t", name, context))
-    size = _size(name)
-    return Built(
-        name=name,
-        id=run(*buildah("inspect", "--type", "image", "-f", "{{.FromImageID}}", name)).strip(),
-        size=size,
-        own=size - _size(base),
-        seconds=time.monotonic() - began,
-    )
+    seconds = time.monotonic() - began
+    image, size = _image(name)
+    return Built(name=name, id=image, size=size, own=size - _image(base)[1], seconds=seconds)
 
 
 def load(name: str) -> None:
@@ -252,8 +248,9 @@ def _present(image: str) -> bool:
     return succeeds(*buildah("inspect", "--type", "image", image))
 
 
-def _size(image: str) -> int:
+def _image(name: str) -> tuple[str, int]:
+    """Id and size of an image; the id is the digest of its config, which names its layers."""
     images = json.loads(run(*buildah("images", "--json")))
-    sizes = [each["size"] for each in images if image in (each["names"] or ())]
-    number, unit = sizes[0].split()
-    return round(float(number) * {"KB": 1e3, "MB": 1e6, "GB": 1e9}[unit.upper()])
+    image = next(each for each in images if name in (each["names"] or ()))
+    number, unit = image["size"].split()
+    return image["id"], round(float(number) * _UNITS[unit.upper()])
