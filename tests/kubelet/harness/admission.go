@@ -11,17 +11,10 @@ import (
 func (n *node) admit(p *podRecord) reply {
 	n.admitMu.Lock()
 	defer n.admitMu.Unlock()
-	var others []*v1.Pod
-	for _, o := range n.activePods() {
-		if o.UID != p.Pod.UID {
-			others = append(others, o)
-		}
-	}
-	result := admitWith(n.tm, p.Pod, others)
-	stage := "resources"
+	others := n.othersThan(p)
+	result, stage := admitWith(n.tm, p.Pod, others), "resources"
 	if result.Admit && !n.cfg.NoPredicates {
-		stage = "predicates"
-		result = admitWith(n.fit, p.Pod, others)
+		result, stage = admitWith(n.fit, p.Pod, others), "predicates"
 	}
 	r := reply{"uid": string(p.Pod.UID), "admitted": result.Admit}
 	if !result.Admit {
@@ -30,17 +23,23 @@ func (n *node) admit(p *podRecord) reply {
 		return r
 	}
 	n.setPhase(p, "active")
-	r["devices"] = n.held(p.Pod)
-	affinity := map[string]any{}
-	for _, c := range allContainers(p.Pod) {
-		if h := affinityOf(n.tm, string(p.Pod.UID), c.Name); h.NUMANodeAffinity != nil {
-			affinity[c.Name] = map[string]any{"numa": h.NUMANodeAffinity.GetBits(), "preferred": h.Preferred}
+	r["devices"], r["affinity"] = n.held(p.Pod), n.affinity(p.Pod)
+	return r
+}
+
+func (n *node) othersThan(p *podRecord) []*v1.Pod {
+	return slices.DeleteFunc(n.activePods(), func(o *v1.Pod) bool { return o.UID == p.Pod.UID })
+}
+
+// affinity gives the NUMA nodes that the topology manager chose, by container.
+func (n *node) affinity(pod *v1.Pod) map[string]any {
+	out := map[string]any{}
+	for _, c := range allContainers(pod) {
+		if h := affinityOf(n.tm, string(pod.UID), c.Name); h.NUMANodeAffinity != nil {
+			out[c.Name] = map[string]any{"numa": h.NUMANodeAffinity.GetBits(), "preferred": h.Preferred}
 		}
 	}
-	if len(affinity) > 0 {
-		r["affinity"] = affinity
-	}
-	return r
+	return out
 }
 
 func allContainers(pod *v1.Pod) []v1.Container {

@@ -48,7 +48,7 @@ func (n *node) takeUpdates(limit time.Duration) reply {
 }
 
 // health fills a fresh pod status, as the kubelet does on every status sync.
-func (n *node) health(p *podRecord) reply {
+func (n *node) health(p *podRecord) (reply, error) {
 	status := &v1.PodStatus{}
 	for _, c := range p.Pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{Name: c.Name})
@@ -56,14 +56,19 @@ func (n *node) health(p *podRecord) reply {
 	fillResourcesStatus(n.dm, p.Pod, status)
 	out := map[string]any{}
 	for _, cs := range status.ContainerStatuses {
-		resources := map[string]map[string]string{}
-		for _, rs := range cs.AllocatedResourcesStatus {
-			resources[string(rs.Name)] = map[string]string{}
-			for _, h := range rs.Resources {
-				resources[string(rs.Name)][string(h.ResourceID)] = string(h.Health)
-			}
-		}
-		out[cs.Name] = resources
+		out[cs.Name] = healthOf(cs)
 	}
-	return reply{"containers": out, "gate": utilfeature.DefaultFeatureGate.Enabled("ResourceHealthStatus")}
+	return reply{"containers": out, "gate": utilfeature.DefaultFeatureGate.Enabled("ResourceHealthStatus")}, nil
+}
+
+func healthOf(cs v1.ContainerStatus) map[string]map[string]string {
+	resources := map[string]map[string]string{}
+	for _, rs := range cs.AllocatedResourcesStatus {
+		ids := map[string]string{}
+		for _, h := range rs.Resources {
+			ids[string(h.ResourceID)] = string(h.Health)
+		}
+		resources[string(rs.Name)] = ids
+	}
+	return resources
 }

@@ -62,7 +62,7 @@ func main() {
 			fatal("private mount namespace", err)
 		}
 	}
-	registerMetrics()
+	kubeletmetrics.Register()
 	s := &server{in: bufio.NewReader(os.Stdin)}
 	if path := os.Getenv(stateEnv); path != "" {
 		s.resume(path)
@@ -74,8 +74,6 @@ func fatal(what string, err error) {
 	fmt.Fprintf(os.Stderr, "dmharness: %s: %v\n", what, err)
 	os.Exit(1)
 }
-
-func registerMetrics() { kubeletmetrics.Register() }
 
 func kubernetesVersion() string {
 	info, ok := debug.ReadBuildInfo()

@@ -44,26 +44,39 @@ func (c simpleContainer) spec() (v1.Container, error) {
 	return out, nil
 }
 
+func specs(group []simpleContainer) ([]v1.Container, error) {
+	var out []v1.Container
+	for _, c := range group {
+		spec, err := c.spec()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, spec)
+	}
+	return out, nil
+}
+
+func (s simplePod) pod() (*v1.Pod, error) {
+	if s.Manifest != nil {
+		return s.Manifest, nil
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, UID: types.UID(s.UID)}}
+	var err error
+	if pod.Spec.InitContainers, err = specs(s.Init); err != nil {
+		return nil, err
+	}
+	pod.Spec.Containers, err = specs(s.Containers)
+	return pod, err
+}
+
 func parsePod(raw json.RawMessage) (*podRecord, error) {
 	var s simplePod
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, err
 	}
-	pod := s.Manifest
-	if pod == nil {
-		pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, UID: types.UID(s.UID)}}
-		for _, group := range []struct {
-			in  []simpleContainer
-			out *[]v1.Container
-		}{{s.Init, &pod.Spec.InitContainers}, {s.Containers, &pod.Spec.Containers}} {
-			for _, c := range group.in {
-				spec, err := c.spec()
-				if err != nil {
-					return nil, err
-				}
-				*group.out = append(*group.out, spec)
-			}
-		}
+	pod, err := s.pod()
+	if err != nil {
+		return nil, err
 	}
 	if pod.Namespace == "" {
 		pod.Namespace = "default"
@@ -71,37 +84,44 @@ func parsePod(raw json.RawMessage) (*podRecord, error) {
 	if pod.UID == "" {
 		pod.UID = types.UID("uid-" + pod.Name)
 	}
-	p := &podRecord{Pod: pod}
+	return &podRecord{Pod: pod, Running: lasting(pod)}, nil
+}
+
+// lasting names the containers that run until the pod ends.
+func lasting(pod *v1.Pod) []string {
+	var names []string
 	for _, c := range pod.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			p.Running = append(p.Running, c.Name)
+			names = append(names, c.Name)
 		}
 	}
 	for _, c := range pod.Spec.Containers {
-		p.Running = append(p.Running, c.Name)
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// podOf finds the pod whose uid a command names.
+func (n *node) podOf(c command) (*podRecord, error) {
+	var uid string
+	if err := json.Unmarshal(c.Pod, &uid); err != nil {
+		return nil, fmt.Errorf("pod must be a uid: %w", err)
+	}
+	p := n.find(uid)
+	if p == nil {
+		return nil, fmt.Errorf("no pod %q", uid)
 	}
 	return p, nil
 }
 
-// podAndContainer resolves the pod uid and container name of a command.
-func (n *node) podAndContainer(c command) (*podRecord, *v1.Container, error) {
-	var uid string
-	if err := json.Unmarshal(c.Pod, &uid); err != nil {
-		return nil, nil, fmt.Errorf("pod must be a uid: %w", err)
-	}
-	p := n.find(uid)
-	if p == nil {
-		return nil, nil, fmt.Errorf("no pod %q", uid)
-	}
+// container finds a container by name. It points into the pod, as the kubelet's own calls do.
+func (p *podRecord) container(name string) (*v1.Container, error) {
 	for _, group := range [][]v1.Container{p.Pod.Spec.InitContainers, p.Pod.Spec.Containers} {
 		for i := range group {
-			if group[i].Name == c.Container {
-				return p, &group[i], nil
+			if group[i].Name == name {
+				return &group[i], nil
 			}
 		}
 	}
-	if c.Container != "" {
-		return nil, nil, fmt.Errorf("no container %q", c.Container)
-	}
-	return p, nil, nil
+	return nil, fmt.Errorf("pod %q has no container %q", p.Pod.UID, name)
 }

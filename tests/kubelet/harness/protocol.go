@@ -3,7 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -106,35 +106,41 @@ func (s *server) send(c command, began time.Time, r reply) {
 func failed(err error) reply { return reply{"ok": false, "error": err.Error()} }
 
 func (s *server) run(c command, began time.Time) {
-	s.mu.Lock()
-	n := s.n
-	s.mu.Unlock()
-	var r reply
-	switch {
-	case c.Cmd == "start" && n != nil:
-		r = failed(fmt.Errorf("already started"))
-	case c.Cmd == "start":
-		r = s.start(c.config, nil)
-	case n == nil:
-		r = failed(fmt.Errorf("not started"))
-	case c.Cmd == "restart" && c.Mode != "soft":
+	if c.Cmd == "restart" && c.Mode != "soft" && s.node() != nil {
 		s.restartProcess(c, began) // returns on failure only
 		return
+	}
+	s.send(c, began, s.answer(c, s.node()))
+}
+
+func (s *server) answer(c command, n *node) reply {
+	switch {
+	case c.Cmd == "start" && n != nil:
+		return failed(errors.New("already started"))
+	case c.Cmd == "start":
+		return s.start(c.config, nil)
+	case n == nil:
+		return failed(errors.New("not started"))
 	case c.Cmd == "restart":
-		st := n.state(c)
-		n.stop()
-		time.Sleep(time.Duration(c.DownMS) * time.Millisecond)
-		r = s.start(s.cfg, &st)
+		return s.restartSoftly(c, n)
 	case c.Cmd == "stop":
 		n.stop()
-		s.mu.Lock()
-		s.n = nil
-		s.mu.Unlock()
-		r = reply{}
-	default:
-		r = n.run(c)
+		s.put(nil, s.cfg)
+		return reply{}
 	}
-	s.send(c, began, r)
+	return n.run(c)
+}
+
+func (s *server) node() *node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
+func (s *server) put(n *node, cfg config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n, s.cfg = n, cfg
 }
 
 // start brings up a node; st carries the pods over a restart.
@@ -150,9 +156,7 @@ func (s *server) start(cfg config, st *savedState) reply {
 		return failed(err)
 	}
 	served := time.Since(began).Microseconds()
-	s.mu.Lock()
-	s.n, s.cfg = n, cfg
-	s.mu.Unlock()
+	s.put(n, cfg)
 	r := reply{"version": kubernetesVersion(), "serving_us": served,
 		"socket": pluginapi.KubeletSocket}
 	if st != nil && st.Readmit {

@@ -30,16 +30,31 @@ func (s *server) restartProcess(c command, began time.Time) {
 	st := s.n.state(c)
 	st.Config = s.cfg
 	st.Unread, _ = s.in.Peek(s.in.Buffered())
-	f, err := os.CreateTemp("", "dmharness-*.json")
+	path, err := st.write()
 	if err == nil {
-		if err = json.NewEncoder(f).Encode(st); err == nil {
-			err = f.Close()
-		}
-	}
-	if err == nil {
-		err = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), stateEnv+"="+f.Name()))
+		err = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), stateEnv+"="+path))
 	}
 	s.send(c, began, failed(err))
+}
+
+// write keeps the state for the process to come.
+func (st *savedState) write() (string, error) {
+	f, err := os.CreateTemp("", "dmharness-*.json")
+	if err != nil {
+		return "", err
+	}
+	if err := json.NewEncoder(f).Encode(st); err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
+}
+
+// restartSoftly keeps the process: the manager stops in order, and a new one takes over.
+func (s *server) restartSoftly(c command, n *node) reply {
+	st := n.state(c)
+	n.stop()
+	time.Sleep(time.Duration(c.DownMS) * time.Millisecond)
+	return s.start(s.cfg, &st)
 }
 
 func (s *server) resume(path string) {
