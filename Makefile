@@ -79,6 +79,14 @@ test-kubelet: $(VENV)/.dev ## scenarios on real device managers (Go, root); FULL
 	$(KUBELET_TESTS) -m "not figures" -n $(WORKERS) --dist worksteal $(SCENARIOS) || test $$? -eq 5
 	$(KUBELET_TESTS) -m figures $(SCENARIOS) || test $$? -eq 5
 
+.PHONY: cluster-packages
+cluster-packages: $(VENV)/.dev ## install what test-cluster takes of Debian: runc, buildah, network plugins
+	$(BIN)/python -m tests.cluster packages
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/.dev ## the image and the manifests on a real single-node Kubernetes (Go, root); KEEP_CLUSTER=1 leaves it up
+	$(BIN)/python -m pytest tests/cluster
+
 .PHONY: pin-kubelet
 pin-kubelet: $(VENV)/.dev ## pin the modules of the releases in tests/kubelet/releases.py anew
 	$(BIN)/python -m tests.kubelet.build --refresh

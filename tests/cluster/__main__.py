@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from tests.cluster.node import cluster, images, packages, programs
 from tests.cluster.node.paths import program
@@ -22,6 +23,17 @@ def _up() -> None:
     say("`python -m tests.cluster kubectl …` asks it; `python -m tests.cluster down` ends it")
 
 
+def _docker(words: list[str]) -> None:
+    """Stand in for the two commands of docker's that the README has."""
+    match words:
+        case ["build", "-t", name, context]:
+            images.build(name, context=Path(context).absolute())
+        case ["push", name]:
+            images.load(name)
+        case _:
+            raise ClusterError(f"docker {' '.join(words)}: only build -t NAME FOLDER and push NAME")
+
+
 def _kubectl(words: list[str]) -> None:
     os.execve(program("kubectl"), ["kubectl", *words], cluster.environment())  # noqa: S606 - no shell is wanted
 
@@ -29,14 +41,15 @@ def _kubectl(words: list[str]) -> None:
 def main() -> int:
     """Do what is asked; 1 when it failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("verb", choices=("packages", "build", "up", "down", "kubectl"))
-    parser.add_argument("words", nargs=argparse.REMAINDER, help="for kubectl")
+    parser.add_argument("verb", choices=("packages", "build", "up", "down", "kubectl", "docker"))
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="for kubectl and docker")
     asked = parser.parse_args()
     verbs = {
         "packages": packages.install,
         "build": programs.build,
         "up": _up,
         "down": cluster.down,
+        "docker": lambda: _docker(asked.words),
         "kubectl": lambda: _kubectl(asked.words),
     }
     try:

@@ -1,20 +1,24 @@
 """A cluster for the whole run, with the image in it; taken away whatever happens."""
 
 import os
+import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
+from tests.cluster import product, readme
 from tests.cluster.node import cluster as node
 from tests.cluster.node import images, packages, processes, programs
 from tests.cluster.node.cluster import get, kubectl
 from tests.cluster.node.images import Built
 from tests.cluster.node.shell import ClusterError
+from tests.cluster.readme import Step
 from tests.kubelet import go
 
 IMAGE = "localhost/deviceplugin:0.1.0"
 NAMESPACE = ("-n", "deviceplugin")
+WHOLE = "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n"
 _LOGS = ("kubelet", "containerd")
 
 Figures = Callable[[str, str], None]
@@ -26,6 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _FIGURES = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give builds and a real node the time that they take."""
+    for item in items:
+        item.add_marker(pytest.mark.timeout(1200))
 
 
 def pytest_terminal_summary(
@@ -108,3 +118,29 @@ def _daemon_log() -> str:
         return "\n".join(kubectl(*NAMESPACE, "logs", name, "--tail=60") for name in names)
     except ClusterError as error:
         return str(error)
+
+
+@pytest.fixture(scope="session")
+def followed(
+    cluster: None, tmp_path_factory: pytest.TempPathFactory, figure: Figures
+) -> list[Step]:
+    """The README's Deploy section, followed: the daemon serves a simulated machine."""
+    del cluster
+    began = time.monotonic()
+    steps = readme.follow(tmp_path_factory.mktemp("readme"))
+    figure("README's Deploy section, from the first command to the last", _seconds(began))
+    return steps
+
+
+@pytest.fixture
+def deployed(followed: list[Step]) -> Iterator[None]:
+    """The deployed daemon over eight simulated GPUs that are well, served whole."""
+    del followed
+    product.configure(WHOLE)
+    product.offers(8)
+    yield
+    kubectl("delete", "pod,job", "-l", "made-by=tests", "--force", "--grace-period=0")
+
+
+def _seconds(began: float) -> str:
+    return f"{time.monotonic() - began:.1f} s"

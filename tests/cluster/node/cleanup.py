@@ -1,5 +1,6 @@
 """Takes the cluster away: processes, pods, mounts, cgroups, network, state."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.cluster.node import containerd, control_plane, kubelet, network, processes
-from tests.cluster.node.paths import CONTAINERD_SOCKET, DEVICE_PLUGINS, KUBELET_ROOT, STATE, program
+from tests.cluster.node.paths import CONTAINERD_SOCKET, DAEMON_STATE, KUBELET_ROOT, STATE, program
 from tests.cluster.node.shell import say, succeeds, wait_for
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -29,7 +30,7 @@ def down() -> None:
     _remove_cgroups()
     network.remove()
     _empty(KUBELET_ROOT)
-    _empty(DEVICE_PLUGINS)
+    _empty(DAEMON_STATE)
     shutil.rmtree(STATE, ignore_errors=True)
 
 
@@ -97,9 +98,11 @@ def _remove_cgroups() -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove what is in a folder but not the folder: somebody may have mounted it."""
+    """Remove a folder, but only empty it where somebody has mounted it."""
     for entry in folder.glob("*"):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

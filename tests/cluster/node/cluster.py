@@ -18,7 +18,7 @@ from tests.cluster.node import (
     network,
     processes,
 )
-from tests.cluster.node.paths import KUBECONFIG, NODE, PROGRAMS, ROOT, STATE, program
+from tests.cluster.node.paths import KUBECONFIG, KUBELET_ROOT, NODE, PROGRAMS, ROOT, STATE, program
 from tests.cluster.node.shell import ClusterError, say, wait_for
 
 
@@ -31,6 +31,8 @@ def up(settings: Mapping[str, object] = kubelet.QUICK) -> float:
     """
     if STATE.exists():
         raise ClusterError(f"{STATE} is there: run `python -m tests.cluster down` first")
+    if any(KUBELET_ROOT.glob("*")):
+        raise ClusterError(f"{KUBELET_ROOT} is in use: this machine is a node of another cluster")
     began = time.monotonic()
     STATE.mkdir(parents=True)
     network.make()

@@ -23,6 +23,9 @@ CONTAINERD_SOCKET = STATE / "containerd.sock"
 KUBELET_ROOT = Path("/var/lib/kubelet")
 DEVICE_PLUGINS = KUBELET_ROOT / "device-plugins"
 
+# The manifests' hostPath for the daemon's state.
+DAEMON_STATE = Path("/var/lib/deviceplugin")
+
 NODE = "node1"
 BRIDGE = "dpcluster"
 NODE_IP = "10.244.0.1"  # the bridge's own address: no outside interface is needed

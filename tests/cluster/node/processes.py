@@ -1,9 +1,9 @@
 """The cluster's programs as processes, known by pid and start time over any number of runs."""
 
+import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -36,16 +36,16 @@ def start(name: str, *words: str | Path, path: str = "") -> None:
     LOGS.mkdir(parents=True, exist_ok=True)
     _PIDS.mkdir(parents=True, exist_ok=True)
     command = [str(word) for word in words]
-    with log_of(name).open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **({"PATH": path} if path else {})},
-            start_new_session=True,
-        )
-    record = Record(pid=process.pid, started=_started(process.pid), command=command, path=path)
+    env = {**os.environ, **({"PATH": path} if path else {})}
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    outputs = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log_of(name)), append, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    # No Popen: the process outlives the object, and often this process too.
+    pid = os.posix_spawn(command[0], command, env, file_actions=outputs, setsid=True)
+    record = Record(pid=pid, started=_started(pid), command=command, path=path)
     (_PIDS / name).write_text(json.dumps(asdict(record)))
 
 
@@ -60,6 +60,9 @@ def record_of(name: str) -> Record | None:
 def pid_of(name: str) -> int | None:
     """The pid of a program that runs; None when it does not."""
     record = record_of(name)
+    if record:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(record.pid, os.WNOHANG)
     return record.pid if record and _started(record.pid) == record.started else None
 
 
