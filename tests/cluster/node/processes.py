@@ -42,11 +42,25 @@ def start(name: str, *words: str | Path, path: str = "") -> None:
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log_of(name)), append, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
+        *((os.POSIX_SPAWN_CLOSE, number) for number in _passed_on()),
     ]
     # No Popen: the process outlives the object, and often this process too.
     pid = os.posix_spawn(command[0], command, env, file_actions=outputs, setsid=True)
     record = Record(pid=pid, started=_started(pid), command=command, path=path)
     (_PIDS / name).write_text(json.dumps(asdict(record)))
+
+
+def _passed_on() -> list[int]:
+    # Such as the lock of a shell that calls us: the program would hold it for its whole life.
+    numbers = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return [number for number in numbers if number > 2 and _is_inheritable(number)]
+
+
+def _is_inheritable(number: int) -> bool:
+    try:
+        return os.get_inheritable(number)
+    except OSError:
+        return False  # the one that listed the folder
 
 
 def record_of(name: str) -> Record | None:
