@@ -11,8 +11,6 @@ from tests.cluster.node import cluster
 from tests.cluster.node.cluster import get, kubectl
 from tests.cluster.node.paths import DAEMON_STATE, ROOT
 
-pytestmark = pytest.mark.timeout(240)
-
 FOUR_EACH = "version: v1\nsharing:\n  timeSlicing:\n    replicas: 4\n"
 MISSPELT = FOUR_EACH.replace("timeSlicing", "timeSlicng")
 # The first GPU under a name of its own.

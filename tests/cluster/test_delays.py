@@ -15,8 +15,6 @@ from tests.cluster.node import cluster, kubelet
 from tests.cluster.node.cluster import kubectl
 from tests.cluster.node.paths import KUBELET_ROOT
 
-pytestmark = pytest.mark.timeout(300)
-
 EDITS = {32: "version: v1\nsharing: {timeSlicing: {replicas: 4}}\n", 8: WHOLE}
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 
@@ -39,11 +38,11 @@ def test_the_readme_can_be_followed(followed: list[Step]) -> None:
     assert "configmap/deviceplugin created" in shared.output
 
 
-def test_the_configmap_of_the_readme_shares_each_gpu(deployed: None, tmp_path: Path) -> None:
-    """The README's last command ends in four units for each of eight GPUs."""
-    del deployed, tmp_path
+def test_the_configmap_of_the_readme_shares_each_gpu(deployed: None) -> None:
+    """The README's last command ends in four units for each of eight GPUs, under their own name."""
+    del deployed
     product.configure((ROOT / "configs/time-slicing.yaml").read_text())
-    product.offers(32)
+    product.offers(32, "nvidia.com/gpu.shared")
 
 
 def test_it_has_no_right_that_it_does_not_need(deployed: None) -> None:

@@ -11,8 +11,6 @@ from tests.cluster.conftest import Figures
 from tests.cluster.node import cluster
 from tests.cluster.node.cluster import get, kubectl
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(autouse=True)
 def healed(deployed: None) -> Iterator[None]:

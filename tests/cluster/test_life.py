@@ -13,8 +13,6 @@ from tests.cluster.conftest import Figures
 from tests.cluster.node import cluster
 from tests.cluster.node.cluster import kubectl
 
-pytestmark = pytest.mark.timeout(180)
-
 HELD = ("held-0", "held-1")
 
 

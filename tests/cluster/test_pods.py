@@ -15,8 +15,6 @@ from tests.cluster.node import cluster
 from tests.cluster.node.cluster import get, kubectl
 from tests.cluster.node.paths import NODE, ROOT
 
-pytestmark = pytest.mark.timeout(180)
-
 AS_THEY_STAND = "version: v1\nsharing:\n  timeSlicing:\n    replicas: 4\n"
 # GPU, then seconds since boot when it began and when it ended: one clock for all pods.
 _TURN = "cut -d' ' -f1 /proc/uptime"
