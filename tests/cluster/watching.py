@@ -40,7 +40,7 @@ class Offers:
 @contextmanager
 def offers() -> Iterator[Offers]:
     """Watch the node's allocatable GPUs, from before the block on."""
-    command = [program("kubectl"), "get", "node", NODE, "--watch", "-o", _ALLOCATABLE]
+    command = [str(program("kubectl")), "get", "node", NODE, "--watch", "-o", _ALLOCATABLE]
     watch = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
     seen = Offers()
     assert watch.stdout is not None
