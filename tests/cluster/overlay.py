@@ -6,7 +6,7 @@ from tests.cluster import product
 from tests.cluster.node.cluster import kubectl
 from tests.cluster.node.paths import ROOT
 
-SIMULATED = "daemonset/examples/simulated"
+SIMULATED = "examples/simulated"
 
 
 def write(folder: Path, *components: str, base: str = SIMULATED) -> Path:
