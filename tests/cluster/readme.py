@@ -10,7 +10,7 @@ from tests.cluster.node.cluster import environment
 from tests.cluster.node.paths import BUILD, NODE, ROOT
 from tests.cluster.node.shell import run
 
-_SECTION = re.compile(r"<!-- begin deploy -->(.*)<!-- end deploy -->", re.DOTALL)
+_SECTION = re.compile(r"<!-- deploy begins -->(.*)<!-- deploy ends -->", re.DOTALL)
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _DOCKER = '#!/bin/sh\nCLUSTER_BUILD={build} exec {python} -m tests.cluster docker "$@"\n'
 

@@ -115,7 +115,9 @@ def _parts(kustomization: Tree) -> list[str]:
 
 def _deploy_section(root: Path) -> str:
     found = re.search(
-        r"<!-- begin deploy -->(.*)<!-- end deploy -->", (root / "README.md").read_text(), re.DOTALL
+        r"<!-- deploy begins -->(.*)<!-- deploy ends -->",
+        (root / "README.md").read_text(),
+        re.DOTALL,
     )
     assert found
     return found[1]
