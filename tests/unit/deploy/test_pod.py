@@ -57,7 +57,7 @@ def test_the_service_leads_to_the_probes_port(everything: Everything) -> None:
 
 
 def test_a_node_never_has_two_of_them(everything: Everything) -> None:
-    """A rollout ends the old process first: a second would wait for its lock and never be ready."""
+    """A second would wait for the lock, ready all the while, and a rollout would go on unserved."""
     said = dict(everything["daemonset/base/daemonset.yaml"])
     assert said["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
 
@@ -65,6 +65,13 @@ def test_a_node_never_has_two_of_them(everything: Everything) -> None:
 def test_it_outlives_what_it_serves(pod: Tree) -> None:
     """The node's other pods depend on it: it is the last to be evicted."""
     assert pod["priorityClassName"] == "system-node-critical"
+
+
+def test_the_quota_is_for_the_pods_priority(pod: Tree, everything: Everything) -> None:
+    """Clusters that ration the priority allow it where a quota names it."""
+    quota = dict(everything["daemonset/components/critical-quota/quota.yaml"])
+    assert quota["scopeName"] == "PriorityClass"
+    assert quota["values"] == [pod["priorityClassName"]]
 
 
 def test_memory_is_limited_and_the_processor_is_not(pod: Tree) -> None:
