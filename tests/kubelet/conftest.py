@@ -10,6 +10,7 @@ import pytest
 
 from tests.kubelet import able
 from tests.kubelet.build import PROGRAMS, program
+from tests.kubelet.daemon import Ours
 from tests.kubelet.figures import Figures
 from tests.kubelet.node import Kubelet
 from tests.kubelet.order import first_of_each_worker
@@ -123,3 +124,11 @@ def plugin(root: Path) -> Iterator[Callable[..., ScriptedPlugin]]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def ours(root: Path) -> Iterator[Ours]:
+    """Our daemon beside the kubelet; its processes are ended afterwards."""
+    ours = Ours(root)
+    yield ours
+    ours.close()
