@@ -12,7 +12,8 @@ from tests.cluster.node.shell import run
 
 _SECTION = re.compile(r"<!-- deploy begins -->(.*)<!-- deploy ends -->", re.DOTALL)
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_DOCKER = '#!/bin/sh\nCLUSTER_BUILD={build} exec {python} -m tests.cluster docker "$@"\n'
+# -P: our own package, not that of the checkout in which the commands run.
+_DOCKER = '#!/bin/sh\nCLUSTER_BUILD={build} exec {python} -P -m tests.cluster docker "$@"\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
