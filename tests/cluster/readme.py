@@ -12,8 +12,7 @@ from tests.cluster.node.shell import run
 
 _SECTION = re.compile(r"<!-- deploy begins -->(.*)<!-- deploy ends -->", re.DOTALL)
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# -P: our own package, not that of the checkout in which the commands run.
-_DOCKER = '#!/bin/sh\nCLUSTER_BUILD={build} exec {python} -P -m tests.cluster docker "$@"\n'
+_DOCKER = '#!/bin/sh\nCLUSTER_BUILD={build} exec {python} -m tests.cluster docker "$@"\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +64,9 @@ def follow(folder: Path) -> list[Step]:
 
 
 def _copy(target: Path) -> Path:
-    """A checkout beside ours: what git knows, as it lies there."""
+    """A checkout beside ours: what git does not ignore, as it lies there."""
     target.mkdir()
-    files = run("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    files = run("git", "ls-files", "-zco", "--exclude-standard", cwd=ROOT).split("\0")
     present = [name for name in files if name and (ROOT / name).exists()]
     pack = subprocess.run(
         ["tar", "-cf", "-", *present], cwd=ROOT, stdout=subprocess.PIPE, check=True
