@@ -33,7 +33,8 @@ _FIGURES = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give builds and a real node the time that they take."""
+    """Give builds and a real node the time that they take; first comes what needs the machine."""
+    items.sort(key=lambda item: "alone" not in getattr(item, "fixturenames", ()))
     for item in items:
         item.add_marker(pytest.mark.timeout(1200))
 
@@ -91,6 +92,15 @@ def bare(built: None, figure: Figures) -> Iterator[None]:
     yield
     if not os.environ.get("KEEP_CLUSTER"):
         figure("cluster down", f"{node.down():.1f} s")
+
+
+@pytest.fixture
+def alone(built: None) -> Iterator[None]:
+    """No cluster, before and after; tests with it run before all that share one."""
+    del built
+    node.down()
+    yield
+    node.down()
 
 
 @pytest.fixture(scope="session")

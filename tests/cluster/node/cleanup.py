@@ -1,13 +1,12 @@
 """Takes the cluster away: processes, pods, mounts, cgroups, network, state."""
 
-import contextlib
 import os
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.node import containerd, control_plane, kubelet, network, processes
+from tests.cluster.node import containerd, control_plane, kubelet, network, processes, traces
 from tests.cluster.node.paths import CONTAINERD_SOCKET, DAEMON_STATE, KUBELET_ROOT, STATE, program
 from tests.cluster.node.shell import say, succeeds, wait_for
 
@@ -15,23 +14,34 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def down() -> None:
-    """Leave nothing behind; does no harm when nothing is up, or when half of it is."""
+    """Leave nothing behind; does no harm when nothing is up, or when half of it is.
+
+    Raises:
+        ClusterError: something is left; the text lists it.
+
+    """
     if not STATE.exists():
         return
+    before = traces.before()
     kubelet.stop()
     for name in ("kube-proxy", "kube-scheduler", "kube-controller-manager"):
         processes.stop(name)
     _remove_pods()
-    for name in ("containerd", *control_plane.NAMES):
+    # The API server before etcd: without it, it does not end by itself.
+    for name in ("containerd", *reversed(control_plane.NAMES)):
         processes.stop(name)
     _kill_leftovers()
     for point in _mounts():
         _ = succeeds("umount", point) or succeeds("umount", "--lazy", point)
     _remove_cgroups()
     network.remove()
-    _empty(KUBELET_ROOT)
-    _empty(DAEMON_STATE)
+    for folder in (KUBELET_ROOT, DAEMON_STATE):
+        _empty(folder)
+    if before is not None:
+        traces.remove_files(before)
     shutil.rmtree(STATE, ignore_errors=True)
+    if before is not None:
+        traces.check(before)
 
 
 def _remove_pods() -> None:
@@ -82,10 +92,8 @@ def _shims() -> Iterator[int]:
 
 def _mounts() -> list[str]:
     """Mount points below our folders, innermost first."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
     ours = (f"{STATE}/", f"{KUBELET_ROOT}/")
-    return [point for point in reversed(points) if f"{point}/".startswith(ours)]
+    return [point for point in traces.mounts() if f"{point}/".startswith(ours)]
 
 
 def _remove_cgroups() -> None:
@@ -98,11 +106,9 @@ def _remove_cgroups() -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a folder, but only empty it where somebody has mounted it."""
+    """Remove what is in a folder; whether the folder goes, too, is for the traces to say."""
     for entry in folder.glob("*"):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()

@@ -17,6 +17,7 @@ from tests.cluster.node import (
     kubelet,
     network,
     processes,
+    traces,
 )
 from tests.cluster.node.paths import KUBECONFIG, KUBELET_ROOT, NODE, PROGRAMS, ROOT, STATE, program
 from tests.cluster.node.shell import ClusterError, say, wait_for
@@ -24,6 +25,8 @@ from tests.cluster.node.shell import ClusterError, say, wait_for
 
 def up(settings: Mapping[str, object] = kubelet.QUICK) -> float:
     """Start everything with empty state; returns the seconds until the node was ready.
+
+    What was started is taken down again when the rest of it cannot be.
 
     Raises:
         ClusterError: one is up already, or a program died.
@@ -34,7 +37,20 @@ def up(settings: Mapping[str, object] = kubelet.QUICK) -> float:
     if any(KUBELET_ROOT.glob("*")):
         raise ClusterError(f"{KUBELET_ROOT} is in use: this machine is a node of another cluster")
     began = time.monotonic()
+    before = traces.seen()
     STATE.mkdir(parents=True)
+    traces.remember(before)
+    try:
+        _start(settings)
+    except BaseException:
+        cleanup.down()
+        raise
+    seconds = time.monotonic() - began
+    say(f"ready in {seconds:.1f} s")
+    return seconds
+
+
+def _start(settings: Mapping[str, object]) -> None:
     network.make()
     containerd.start()
     certificates.make()
@@ -47,9 +63,6 @@ def up(settings: Mapping[str, object] = kubelet.QUICK) -> float:
     names = ("containerd", "kubelet", *control_plane.NAMES)
     processes.wait_alive("the node to be ready", _ready, *names)
     processes.wait_alive("the default service account", _has_account, *names)
-    seconds = time.monotonic() - began
-    say(f"ready in {seconds:.1f} s")
-    return seconds
 
 
 def down() -> float:

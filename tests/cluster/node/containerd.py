@@ -21,6 +21,7 @@ _RUNC = """\
   runtime_type = 'io.containerd.runc.v2'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}.options]
   SystemdCgroup = false
+  Root = '{state}/runc'
 """
 _CONFIG = """\
 version = 3
@@ -36,6 +37,11 @@ state = '{state}/containerd-state'
   bin_dirs = ['{cni_plugins}']
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '{pause}'
+# Both would make folders outside of ours.
+[plugins.'io.containerd.nri.v1.nri']
+  disable = true
+[plugins.'io.containerd.internal.v1.opt']
+  path = '{state}/opt'
 """
 
 
@@ -50,7 +56,8 @@ def start() -> None:
         pause=PAUSE_IMAGE,
     )
     # runc under NVIDIA's name: what matters to the manifests is that the handler is there.
-    config.write_text(text + _RUNC.format(name="runc") + _RUNC.format(name="nvidia"))
+    handlers = [_RUNC.format(name=name, state=STATE) for name in ("runc", "nvidia")]
+    config.write_text("".join([text, *handlers]))
     # Where containerd finds its shim and runc.
     path = f"{CONTAINERD}:{os.environ['PATH']}"
     processes.start("containerd", CONTAINERD / "containerd", "--config", config, path=path)

@@ -180,7 +180,10 @@ def _keep_pip_alone(tree: Path) -> None:
     for entry in next(tree.glob("lib/python*/site-packages")).iterdir():
         if entry.name.startswith("pip"):
             continue
-        _ = shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
     for script in (tree / "bin").iterdir():
         if script.is_symlink():
             continue
@@ -240,7 +243,7 @@ def run_in(name: str, *command: str) -> subprocess.CompletedProcess[str]:
 def buildah(*words: str | Path) -> list[str | Path]:
     """A command of buildah, whose storage is in our build folder."""
     storage = IMAGES / "storage"
-    places = ["--root", storage / "root", "--runroot", storage / "run"]
+    places: list[str | Path] = ["--root", storage / "root", "--runroot", storage / "run"]
     return ["buildah", *places, "--storage-driver", "overlay", *words]
 
 

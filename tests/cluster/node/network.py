@@ -24,7 +24,7 @@ def make() -> None:
     run("ip", "link", "add", BRIDGE, "type", "bridge")
     run("ip", "addr", "add", f"{NODE_IP}/24", "dev", BRIDGE)
     run("ip", "link", "set", BRIDGE, "up")
-    _SAVED.write_text(json.dumps({name: _setting(name).read_text() for name in _SETTINGS}))
+    _SAVED.write_text(json.dumps(settings()))
     _setting("net/ipv4/ip_forward").write_text("1")
 
 
@@ -36,6 +36,11 @@ def remove() -> None:
     if _SAVED.exists():
         for name, value in json.loads(_SAVED.read_text()).items():
             _setting(name).write_text(value)
+
+
+def settings() -> dict[str, str]:
+    """The values, by their names."""
+    return {name: _setting(name).read_text() for name in _SETTINGS}
 
 
 def _setting(name: str) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.cluster.node.paths import LOGS, STATE
-from tests.cluster.node.shell import ClusterError, wait_for
+from tests.cluster.node.shell import ClusterError, ClusterTimeoutError, wait_for
 
 _PIDS = STATE / "pids"
 
@@ -71,6 +71,11 @@ def record_of(name: str) -> Record | None:
         return None
 
 
+def names() -> list[str]:
+    """All that was started."""
+    return sorted(path.name for path in _PIDS.glob("*"))
+
+
 def pid_of(name: str) -> int | None:
     """The pid of a program that runs; None when it does not."""
     record = record_of(name)
@@ -104,7 +109,8 @@ def wait_alive(what: str, condition: Callable[[], object], *names: str) -> None:
     """Wait for a condition, and give up when one of the programs dies first.
 
     Raises:
-        ClusterError: one died (the text has the end of its log), or it takes over a minute.
+        ClusterError: one died (the text has the end of its log), or it takes over two minutes
+            (the ends of all their logs).
 
     """
 
@@ -114,7 +120,11 @@ def wait_alive(what: str, condition: Callable[[], object], *names: str) -> None:
             raise ClusterError(f"{dead[0]} died; the end of its log:\n{tail(dead[0])}")
         return bool(condition())
 
-    wait_for(what, met, seconds=120)
+    try:
+        wait_for(what, met, seconds=120)
+    except ClusterTimeoutError as error:
+        logs = "\n".join(f"{name}:\n{tail(name, 5)}" for name in names)
+        raise ClusterError(f"{error}; the ends of the logs:\n{logs}") from None
 
 
 def log_of(name: str) -> Path:

@@ -11,6 +11,10 @@ class ClusterError(Exception):
     """Something of the cluster could not be done; the text says what to do."""
 
 
+class ClusterTimeoutError(ClusterError, TimeoutError):
+    """What was waited for did not come."""
+
+
 def say(text: str) -> None:
     """Tell the person in front of it."""
     sys.stdout.write(f"cluster: {text}\n")
@@ -61,11 +65,11 @@ def wait_for(what: str, condition: Callable[[], object], *, seconds: float = 60)
     """Poll until the condition holds.
 
     Raises:
-        ClusterError: it still does not after so many seconds.
+        ClusterTimeoutError: it still does not after so many seconds.
 
     """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise ClusterError(f"gave up after {seconds:.0f} s waiting for {what}")
+            raise ClusterTimeoutError(f"gave up after {seconds:.0f} s waiting for {what}")
         time.sleep(0.1)
