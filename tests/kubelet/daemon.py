@@ -15,6 +15,7 @@ TIMINGS = {
     "holders-poll": 0.5,
     "holders-poll-draining": 0.2,
     "withdrawn-hold": 1.0,
+    "restart-hold": 3.0,
     "recovery-hold": 0.5,
     "audit-interval": 0.5,
     "audit-settle": 0.5,
