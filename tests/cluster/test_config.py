@@ -50,6 +50,7 @@ def test_an_edit_reaches_the_node(kept: None) -> None:
 def test_a_mistake_changes_nothing(kept: None) -> None:
     """It is told with file, line and remedy, and by a metric; the next edit heals it."""
     del kept
+    _has(8)
     before = product.metric("config_rejections_total")
     product.configure(MISSPELT)
     cluster.wait("the refusal", lambda: product.metric("config_rejections_total") == before + 1)
@@ -101,6 +102,7 @@ def blank(deployed: None) -> None:
 def test_a_renamed_gpu_moves_to_its_new_resource(deployed: None) -> None:
     """The new resource shows at once; of the old one a held GPU stays until its pod ends."""
     del deployed
+    _has(8)
     names = [f"all-{n}" for n in range(8)]
     with pods.running(*names):
         product.configure(NOTEBOOKS)
@@ -109,9 +111,14 @@ def test_a_renamed_gpu_moves_to_its_new_resource(deployed: None) -> None:
         # Three units, of which the pod that has the GPU counts as one.
         product.offers(2, NOTEBOOK)
     product.offers(3, NOTEBOOK)
-    cluster.wait("the old name to lose it", lambda: product.capacity() == 7, seconds=90)
+    _has(7)
     with pods.running("a", "b", "c", resource=NOTEBOOK):
         assert len({pods.gpu_of(name) for name in "abc"}) == 1
+
+
+def _has(units: int) -> None:
+    # Units that an earlier edit withdrew stay in the capacity for half a minute.
+    cluster.wait(f"a capacity of {units}", lambda: product.capacity() == units, seconds=90)
 
 
 def _serves_anew(before: tuple[str, str, int]) -> bool:
