@@ -40,6 +40,7 @@ class Allocator:
     journal: Journal
     chance: random.Random
     policy: numa.Policy = "none"
+    numa_nodes: tuple[int, ...] | None = None
     _lent: dict[str, Lent] = field(default_factory=dict)
 
     def admit_container(self, uid: str, container: Container, *, running: bool) -> None:
@@ -128,7 +129,8 @@ class Allocator:
 
     def _aligned(self, want: Want, available: set[str]) -> set[str] | None:
         listed = self.manager.lists.nodes.get(want.resource, {})
-        nodes = numa.mask(self.policy, listed, available | want.lent, want.size)
+        request = numa.Request(listed=listed, available=available, lent=want.lent, size=want.size)
+        nodes = numa.mask(self.policy, request, self.numa_nodes)
         return None if nodes is None else numa.aligned(listed, available, nodes)
 
     def _holds_all(self, want: Want) -> bool:

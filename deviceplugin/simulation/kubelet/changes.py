@@ -25,6 +25,7 @@ class ChangeKind(enum.StrEnum):
     ADMITTED = "admitted"
     REJECTED = "rejected"
     REMOVED = "removed"
+    POD_STATUS = "pod-status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

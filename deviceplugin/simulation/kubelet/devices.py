@@ -44,6 +44,8 @@ class DeviceLists:
         self.unhealthy: dict[str, set[str]] = {}
         self.nodes: dict[str, dict[str, tuple[int, ...]]] = {}
         """Every id of the last list, with its NUMA nodes; outlives the stream."""
+        self.words: dict[str, dict[str, str]] = {}
+        """The health of every id of the last list; outlives the stream."""
 
     def restore(self, resource: str) -> None:
         """Know a resource from the checkpoint, with nothing in it."""
@@ -57,11 +59,21 @@ class DeviceLists:
         counted twice; any text other than ``Healthy`` is unhealthy.
         """
         listed = tuple(devices)
+        self.words[resource] = {each.ID: each.health for each in listed}
         self.healthy[resource] = {each.ID for each in listed if each.health == HEALTHY}
         self.unhealthy[resource] = {each.ID for each in listed if each.health != HEALTHY}
         self.nodes[resource] = {
             each.ID: tuple(node.ID for node in each.topology.nodes) for each in listed
         }
+
+    def changed(self, resource: str, devices: Iterable[ListedDevice]) -> list[str]:
+        """Ids that a new list shows with another health, or that the last one did not have."""
+        before = self.words.get(resource, {})
+        return [each.ID for each in devices if before.get(each.ID) != each.health]
+
+    def status(self, resource: str, id_: str) -> str:
+        """Health as pods' status tells it: an id that is not listed counts as healthy."""
+        return self.words.get(resource, {}).get(id_, HEALTHY)
 
     def lost(self, resource: str) -> None:
         """Turn every device unhealthy: nobody speaks for them any more."""

@@ -50,6 +50,12 @@ class Holdings:
         """What a container holds of everything."""
         return [each for each in self if (each.uid, each.container) == (uid, container)]
 
+    def holders(self, id_: str, resource: str | None) -> list[str]:
+        """Uids of those who hold an id of a resource; None stands for any."""
+        return [
+            each.uid for each in self if id_ in each.nodes and resource in (None, each.resource)
+        ]
+
     def keep_only(self, uids: set[str]) -> bool:
         """Forget all other pods; says whether there were any."""
         gone = [key for key, holding in self._held.items() if holding.uid not in uids]

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,7 @@ class SimulatedKubelet:
         late_end: what a stream's end does to the plugin that registered meanwhile, era 1.36.
         on_change: told every change, in order; must not block.
         policy: of the topology manager.
+        numa: the machine's NUMA nodes; None for those that devices name.
         dial_seconds: how long Register tries to reach the plugin.
         rate_limited: PodResources answers 100 calls a second, 10 at once.
         keep: how many changes are remembered.
@@ -62,6 +63,7 @@ class SimulatedKubelet:
     late_end: LateEnd = "wipe"
     on_change: Callable[[Change], None] | None = None
     policy: Policy = "none"
+    numa: Sequence[int] | None = None
     dial_seconds: float = 10.0
     rate_limited: bool = True
     keep: int = 10_000
@@ -221,6 +223,32 @@ class SimulatedKubelet:
                 each.pod.name: self._admissions.held(process, each) for each in self._pods.active()
             }
 
+    def health(self, pod: str) -> dict[str, dict[str, dict[str, str]]]:
+        """Health by container, resource and id, as the pod's status shows it.
+
+        It is that of the last list: ids that vanish and plugins that go leave it as it was.
+        Init containers have none.
+
+        Raises:
+            KubeletStoppedError: the kubelet is down.
+            KeyError: no such pod.
+
+        """
+        process = self._alive()
+        record = self._pods.get(pod)
+        if record is None:
+            raise KeyError(pod)
+        status = process.manager.lists.status
+        held = self._admissions.held(process, record)
+        return {
+            container.name: {
+                resource: {id_: status(resource, id_) for id_ in ids}
+                for resource, ids in held.get(container.name, {}).items()
+            }
+            for container in record.pod.containers
+            if not container.init
+        }
+
     def start_container(self, pod: str, container: str = "main") -> ContainerEdits:
         """Start a container (again): PreStartContainer where wanted, then the kept answer.
 
@@ -292,6 +320,7 @@ class SimulatedKubelet:
                 dial_seconds=self.dial_seconds,
             ),
             policy=self.policy,
+            numa_nodes=None if self.numa is None else tuple(self.numa),
             rate_limited=self.rate_limited,
             refused=self._next_refusal,
         )

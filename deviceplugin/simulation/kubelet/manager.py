@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,9 +190,22 @@ class Manager:
         if self.stopping:
             return
         with self._journal.changing():
+            changed = self.lists.changed(plugin.resource, message.devices)
             self.lists.replace(plugin.resource, message.devices)
+            self._tell_pods(plugin.resource, changed)
             self._note(ChangeKind.LIST, plugin)
             self.save()
+
+    def _tell_pods(self, resource: str, ids: Iterable[str]) -> None:
+        """Have the status of holders written again.
+
+        Up to 1.36 one holder is looked up by id alone: where resources share ids, it may be
+        a pod that does not hold this one.
+        """
+        among = None if self._rules.era == "1.36" else resource
+        uids = {uid for id_ in ids for uid in self.holdings.holders(id_, among)[:1]}
+        for uid in sorted(uids):
+            self._journal.note(Change(kind=ChangeKind.POD_STATUS, resource=resource, pod=uid))
 
     def _ended(self, plugin: Plugin, detail: str) -> None:
         with self._journal.changing():

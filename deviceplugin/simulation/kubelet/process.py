@@ -32,6 +32,7 @@ class Node:
     chance: random.Random
     rules: Rules
     policy: Policy
+    numa_nodes: tuple[int, ...] | None
     rate_limited: bool
     refused: Callable[[], str]
 
@@ -46,7 +47,11 @@ class Process:
         self._node = node
         self.manager = Manager(node.registry_socket.parent, node.journal, node.rules)
         self.allocator = Allocator(
-            manager=self.manager, journal=node.journal, chance=node.chance, policy=node.policy
+            manager=self.manager,
+            journal=node.journal,
+            chance=node.chance,
+            policy=node.policy,
+            numa_nodes=node.numa_nodes,
         )
         self._servers = [self._pod_resources(), self._registration()]
 
