@@ -1,6 +1,6 @@
 """What a scenario may ask of a kubelet, real or simulated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +10,10 @@ from deviceplugin.simulation.kubelet import Admission, Container
 from deviceplugin.simulation.kubelet.pods import Devices
 
 GPU = "nvidia.com/gpu"
+
+
+Health = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""``Healthy`` or ``Unhealthy`` by container, resource and id."""
 
 
 class KubeletDiedError(Exception):
@@ -116,6 +120,17 @@ class Kubelet(Protocol):
         """End a pod."""
         ...
 
+    def health(self, pod: str) -> Health:
+        """What the pod's status says of its devices."""
+        ...
+
+    def refreshed(self, seconds: float = 0.0) -> set[str]:
+        """Pods whose status the kubelet set out to write again since this was asked last.
+
+        Waits for the first so many seconds at most.
+        """
+        ...
+
     def restart(
         self,
         *,
@@ -142,3 +157,19 @@ class Kubelet(Protocol):
     def alive(self) -> bool:
         """Whether its process lives and answers."""
         ...
+
+
+Boot = Callable[..., Kubelet]
+"""Starts the kubelet with settings of one's own."""
+
+
+def asking(
+    count: int,
+    resource: str = GPU,
+    *,
+    name: str = "main",
+    init: bool = False,
+    restartable: bool = False,
+) -> Container:
+    """A container that asks for so many of one resource."""
+    return Container(name=name, limits={resource: count}, init=init, restartable=restartable)

@@ -4,16 +4,20 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent import futures
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from deviceplugin.api.v1beta1 import api_pb2, api_pb2_grpc
-from tests.kubelet.node import GPU
+from tests.kubelet.node import GPU, Kubelet
 
 Answer = Callable[[Any, grpc.ServicerContext], Any]
 """Takes the request; returns the reply, or None for the usual one; may abort."""
+
+Plugins = Callable[..., "ScriptedPlugin"]
+"""Makes scripted plugins, by resource name."""
 
 
 def device(id_: str, health: str = "Healthy", *nodes: int) -> api_pb2.Device:
@@ -22,10 +26,29 @@ def device(id_: str, health: str = "Healthy", *nodes: int) -> api_pb2.Device:
     return api_pb2.Device(ID=id_, health=health, topology=topology if nodes else None)
 
 
+def placed(*nodes: tuple[int, ...]) -> list[api_pb2.Device]:
+    """Devices ``gpu-0`` and on, each with its NUMA nodes."""
+    return [device(f"gpu-{n}", "Healthy", *each) for n, each in enumerate(nodes)]
+
+
+def ids(*numbers: int) -> frozenset[str]:
+    """The ids of devices by number."""
+    return frozenset(f"gpu-{n}" for n in numbers)
+
+
 def gpus(count: int, *, unhealthy: Iterable[int] = ()) -> list[api_pb2.Device]:
     """So many devices, ``gpu-0`` and on."""
     bad = set(unhealthy)
     return [device(f"gpu-{n}", "Unhealthy" if n in bad else "Healthy") for n in range(count)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One request of GetPreferredAllocation."""
+
+    available: frozenset[str]
+    must: frozenset[str] = frozenset()
+    size: int
 
 
 class ScriptedPlugin:
@@ -81,6 +104,13 @@ class ScriptedPlugin:
         assert not error, error
         return name
 
+    def listed(self, kubelet: Kubelet, name: str) -> str:
+        """Serve and register, and wait until the kubelet has the list."""
+        self.up(name)
+        healthy = sum(each.health == "Healthy" for each in self.devices)
+        kubelet.wait(allocatable=healthy, capacity=len(self.devices), resource=self.resource)
+        return name
+
     def stop(self, name: str) -> None:
         """Close a socket, with its streams."""
         server, pool = self._servers.pop(name)
@@ -117,6 +147,24 @@ class ScriptedPlugin:
     def called(self, method: str) -> list[Any]:
         """The requests that came for a method."""
         return [request for name, _, request in self.calls if name == method]
+
+    def wishes(self) -> list[Wish]:
+        """What GetPreferredAllocation was asked."""
+        requests = [each.container_requests[0] for each in self.called("GetPreferredAllocation")]
+        return [
+            Wish(
+                available=frozenset(each.available_deviceIDs),
+                must=frozenset(each.must_include_deviceIDs),
+                size=each.allocation_size,
+            )
+            for each in requests
+        ]
+
+    def allocated(self) -> list[frozenset[str]]:
+        """The ids that each Allocate named."""
+        return [
+            frozenset(each.container_requests[0].devices_ids) for each in self.called("Allocate")
+        ]
 
 
 class _Endpoint(api_pb2_grpc.DevicePluginServicer):
@@ -161,6 +209,15 @@ class _Endpoint(api_pb2_grpc.DevicePluginServicer):
     def PreStartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802 - API
         answer = self._answer("PreStartContainer", request, context)
         return answer or api_pb2.PreStartContainerResponse()
+
+
+def failing(text: str) -> Answer:
+    """Fail every call with this text."""
+
+    def fail(_request: Any, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.INTERNAL, text)
+
+    return fail
 
 
 def preferring(*ids: str) -> api_pb2.PreferredAllocationResponse:

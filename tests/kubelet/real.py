@@ -9,7 +9,7 @@ from deviceplugin.model import ContainerEdits, DeviceNode, Mount
 from deviceplugin.simulation.kubelet import Admission, Container, ContainerStartError, Pod
 from deviceplugin.simulation.kubelet.pods import Devices
 from tests.kubelet.harness import Harness, HarnessError, Reply
-from tests.kubelet.node import GPU, Counts, KubeletDiedError, Reached
+from tests.kubelet.node import GPU, Counts, Health, KubeletDiedError, Reached
 
 _ADMIT_SECONDS = 60.0
 
@@ -114,12 +114,15 @@ class RealKubelet:
         """End a pod."""
         self.harness.ask("remove", pod=pod)
 
-    def health(self, pod: str) -> dict[str, dict[str, dict[str, str]]]:
-        """Health by container, resource and id, as the pod's status shows it."""
-        containers: dict[str, dict[str, dict[str, str]]] = self.harness.ask("health", pod=pod)[
-            "containers"
-        ]
+    def health(self, pod: str) -> Health:
+        """What the pod's status says of its devices."""
+        containers: Health = self.harness.ask("health", pod=pod)["containers"]
         return containers
+
+    def refreshed(self, seconds: float = 0.0) -> set[str]:
+        """Pods whose status is to be written again since this was asked last."""
+        updates = self.harness.ask("updates", timeout_ms=round(seconds * 1000))["updates"]
+        return {pod for each in updates or () for pod in each["pods"]}
 
     # Life
 

@@ -10,13 +10,14 @@ from typing import Any
 from deviceplugin.model import ContainerEdits
 from deviceplugin.simulation.kubelet import (
     Admission,
+    ChangeKind,
     Container,
     KubeletCrashedError,
     Pod,
     SimulatedKubelet,
 )
 from deviceplugin.simulation.kubelet.pods import Devices
-from tests.kubelet.node import GPU, Counts, KubeletDiedError, Reached
+from tests.kubelet.node import GPU, Counts, Health, KubeletDiedError, Reached
 
 _ADMIT_SECONDS = 60.0
 
@@ -30,6 +31,7 @@ class Simulated:
         """Start it; ``settings`` are those of ``SimulatedKubelet``."""
         self.name = f"simulated-{era}"
         self.release = era
+        self._told = 0
         self.kubelet = SimulatedKubelet(root, era=era, **settings)
         self.kubelet.start()
         self.plugin_dir = self.kubelet.plugin_dir
@@ -120,6 +122,21 @@ class Simulated:
     def remove(self, pod: str) -> None:
         """End a pod."""
         self.kubelet.remove(pod)
+
+    def health(self, pod: str) -> Health:
+        """What the pod's status says of its devices."""
+        return self.kubelet.health(pod)
+
+    def refreshed(self, seconds: float = 0.0) -> set[str]:
+        """Pods whose status is to be written again since this was asked last."""
+        self.kubelet.wait(lambda: len(self._refreshed()) > self._told, seconds)
+        pods = self._refreshed()
+        self._told, told = len(pods), self._told
+        return set(pods[told:])
+
+    def _refreshed(self) -> list[str]:
+        changes = self.kubelet.changes
+        return [each.pod for each in changes if each.kind is ChangeKind.POD_STATUS]
 
     def restart(
         self,

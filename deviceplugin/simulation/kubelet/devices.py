@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
 
 
 class ListedNode(Protocol):
@@ -73,7 +74,8 @@ class DeviceLists:
 
     def status(self, resource: str, id_: str) -> str:
         """Health as pods' status tells it: an id that is not listed counts as healthy."""
-        return self.words.get(resource, {}).get(id_, HEALTHY)
+        word = self.words.get(resource, {}).get(id_, HEALTHY)
+        return HEALTHY if word == HEALTHY else UNHEALTHY
 
     def lost(self, resource: str) -> None:
         """Turn every device unhealthy: nobody speaks for them any more."""

@@ -15,6 +15,7 @@ from deviceplugin.simulation.kubelet.devices import DeviceLists
 from deviceplugin.simulation.kubelet.holdings import Holdings
 from deviceplugin.simulation.kubelet.outcomes import RegistrationRefusedError
 from deviceplugin.simulation.kubelet.plugin import Plugin, described
+from deviceplugin.simulation.kubelet.pod_table import name_in
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +206,9 @@ class Manager:
         among = None if self._rules.era == "1.36" else resource
         uids = {uid for id_ in ids for uid in self.holdings.holders(id_, among)[:1]}
         for uid in sorted(uids):
-            self._journal.note(Change(kind=ChangeKind.POD_STATUS, resource=resource, pod=uid))
+            self._journal.note(
+                Change(kind=ChangeKind.POD_STATUS, resource=resource, pod=name_in(uid))
+            )
 
     def _ended(self, plugin: Plugin, detail: str) -> None:
         with self._journal.changing():

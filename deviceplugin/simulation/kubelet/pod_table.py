@@ -22,6 +22,11 @@ class PodRecord:
         self.running = {each.name for each in self.pod.containers if not each.ends_early}
 
 
+def name_in(uid: str) -> str:
+    """Return the pod's name that a uid carries."""
+    return uid.split("/")[1]
+
+
 class PodTable:
     """Active pods by name: those that are neither gone nor rejected."""
 
