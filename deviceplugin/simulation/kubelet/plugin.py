@@ -48,19 +48,25 @@ class Plugin:
     def connect(self, dial_seconds: float, options_seconds: float | None) -> None:
         """Dial the plugin's socket and ask for its options.
 
+        Args:
+            dial_seconds: how long to try to connect.
+            options_seconds: how long all of this may take; None for as long as it takes.
+
         Raises:
             RegistrationRefusedError: no connection in time, or no options.
 
         """
+        began = time.monotonic()
         self._channel = grpc.insecure_channel(f"unix:{self.path}", options=_CHANNEL)
         if not self._dialled(self._channel, time.monotonic() + dial_seconds):
             raise RegistrationRefusedError(
                 f"failed to dial device plugin: no answer on {self.path} in {dial_seconds:g} s"
             )
+        left = None
+        if options_seconds is not None:
+            left = max(0.0, began + options_seconds - time.monotonic())
         try:
-            self.options = self._stub().GetDevicePluginOptions(
-                api_pb2.Empty(), timeout=options_seconds
-            )
+            self.options = self._stub().GetDevicePluginOptions(api_pb2.Empty(), timeout=left)
         except grpc.RpcError as error:
             raise RegistrationRefusedError(
                 f"failed to get device plugin options: {described(error)}"
