@@ -163,3 +163,21 @@ def test_too_many_calls_are_refused(connected: Callable[[], Any]) -> None:
     assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert codes.count(grpc.StatusCode.OK) >= BURST
     assert until(lambda: one.List.future(_LIST).code() is grpc.StatusCode.OK)
+
+
+@pytest.mark.only("1.34", "1.36", "1.37")
+def test_the_older_version_tells_the_same(kubelet: Kubelet, plugin: Plugins) -> None:
+    """v1alpha1, which others still read, names the same ids; its fields are v1's first ones."""
+    gpu = plugin()
+    gpu.up("a.sock")
+    kubelet.wait(allocatable=8)
+    assert kubelet.admit("a", Container(limits={GPU: 1})).admitted
+    with grpc.insecure_channel(f"unix:{kubelet.pod_resources}") as channel:
+        older = channel.unary_unary(
+            "/v1alpha1.PodResourcesLister/List",
+            request_serializer=api_pb2.ListPodResourcesRequest.SerializeToString,
+            response_deserializer=api_pb2.ListPodResourcesResponse.FromString,
+        )
+        (pod,) = older(api_pb2.ListPodResourcesRequest()).pod_resources
+        assert _devices(pod.containers[0].devices) == [("gpu-0", None)]
+        assert listed(Stub(channel)) == {"a": {"main": [("gpu-0", None)]}}
