@@ -66,7 +66,7 @@ def test_another_version(kubelet: Kubelet, plugin: Plugins, version: str) -> Non
     error = gpu.register(gpu.serve("a.sock"), version=version)
     assert error.startswith("UNKNOWN: ")
     assert "v1beta1" in error
-    assert gpu.calls == []
+    assert (gpu.calls, kubelet.counts()) == ([], NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_names_that_are_refused(kubelet: Kubelet, plugin: Plugins, name: str) ->
     error = gpu.register(gpu.serve("a.sock"))
     assert error.startswith("UNKNOWN: ")
     assert name in error
-    assert gpu.calls == []
+    assert (gpu.calls, kubelet.counts(name)) == ([], NOTHING)
 
 
 @pytest.mark.parametrize(
