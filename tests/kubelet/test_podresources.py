@@ -171,13 +171,12 @@ def test_the_older_version_tells_the_same(kubelet: Kubelet, plugin: Plugins) -> 
     gpu = plugin()
     gpu.up("a.sock")
     kubelet.wait(allocatable=8)
-    assert kubelet.admit("a", Container(limits={GPU: 1})).admitted
+    assert kubelet.admit("a", asking(1)).admitted
     with grpc.insecure_channel(f"unix:{kubelet.pod_resources}") as channel:
         older = channel.unary_unary(
             "/v1alpha1.PodResourcesLister/List",
             request_serializer=api_pb2.ListPodResourcesRequest.SerializeToString,
             response_deserializer=api_pb2.ListPodResourcesResponse.FromString,
         )
-        (pod,) = older(api_pb2.ListPodResourcesRequest()).pod_resources
-        assert _devices(pod.containers[0].devices) == [("gpu-0", None)]
-        assert listed(Stub(channel)) == {"a": {"main": [("gpu-0", None)]}}
+        (pod,) = older(_LIST).pod_resources
+    assert lines(pod.containers[0].devices) == [("", "gpu-0", ())]
