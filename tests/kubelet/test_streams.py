@@ -1,15 +1,12 @@
 """One stream, two streams, none: what the kubelet makes of the end of each."""
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.kubelet.node import Container, Counts, Kubelet
-from tests.kubelet.plugin import ScriptedPlugin, gpus
+from tests.kubelet.node import GPU, Counts, Kubelet, asking
+from tests.kubelet.plugin import Plugins, ScriptedPlugin, failing, gpus
 from tests.kubelet.until import until
 
-Plugins = Callable[..., ScriptedPlugin]
-ONE = Container(limits={"nvidia.com/gpu": 1})
+ONE = asking(1)
 ROUNDS = 10
 
 
@@ -22,8 +19,7 @@ def newest_wins(kubelet: Kubelet) -> bool:
 def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
     """A plugin whose eight devices the kubelet has."""
     gpu = plugin()
-    gpu.up("first.sock")
-    kubelet.wait(allocatable=8, capacity=8)
+    gpu.listed(kubelet, "first.sock")
     return gpu
 
 
@@ -55,8 +51,8 @@ def test_a_second_registration_takes_over_in_order(
         kubelet.wait(allocatable=0, capacity=8)
         served.up(f"n{number}.sock")
         kubelet.wait(allocatable=8, capacity=8)
-    assert kubelet.admit("next", Container(limits={"nvidia.com/gpu": 7})).admitted
-    assert kubelet.held()["held"]["main"]["nvidia.com/gpu"] == ("gpu-0",)
+    assert kubelet.admit("next", asking(7)).admitted
+    assert kubelet.held()["held"]["main"][GPU] == ("gpu-0",)
 
 
 @pytest.mark.smoke
@@ -115,7 +111,7 @@ def test_a_second_instance_whose_options_fail_changes_nothing(
 ) -> None:
     """It is refused and the first serves on; once its options are good it takes over."""
     other = plugin()
-    other.answers["GetDevicePluginOptions"] = lambda _, context: context.abort(13, "not yet")
+    other.answers["GetDevicePluginOptions"] = failing("not yet")
     assert "not yet" in other.register(other.serve("second.sock"))
     assert kubelet.counts() == Counts(allocatable=8, capacity=8)
     assert kubelet.admit("one", ONE).admitted
