@@ -5,14 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kubelet.node import Container, Counts, Kubelet, KubeletDiedError
-from tests.kubelet.plugin import ScriptedPlugin, device, gpus
+from tests.kubelet.node import GPU, Boot, Counts, Kubelet, KubeletDiedError, asking
+from tests.kubelet.plugin import Plugins, ScriptedPlugin, device, gpus, placed
 from tests.kubelet.until import until
 
-Plugins = Callable[..., ScriptedPlugin]
 Figure = Callable[[str, float], None]
-GPU = "nvidia.com/gpu"
-ONE = Container(limits={GPU: 1})
+ONE = asking(1)
 FLIPS = 40
 
 
@@ -21,8 +19,7 @@ def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
     """A plugin with four devices."""
     gpu = plugin()
     gpu.devices = gpus(4)
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=4, capacity=4)
+    gpu.listed(kubelet, "a.sock")
     return gpu
 
 
@@ -46,7 +43,7 @@ def test_a_pod_keeps_a_device_that_turns_unhealthy(
     assert kubelet.start_container("held").env == {"VISIBLE": "gpu-0"}
     kubelet.remove("held")
     assert kubelet.counts() == Counts(allocatable=3, capacity=4)
-    assert kubelet.admit("next", Container(limits={GPU: 3})).admitted
+    assert kubelet.admit("next", asking(3)).admitted
     assert not kubelet.admit("more", ONE).admitted
 
 
@@ -78,12 +75,12 @@ def test_an_id_that_goes_stays_with_its_pod(kubelet: Kubelet, served: ScriptedPl
     served.push(gpus(4)[1:])
     kubelet.wait(allocatable=3, capacity=3)
     assert kubelet.start_container("held").env == {"VISIBLE": "gpu-0"}
-    assert kubelet.admit("rest", Container(limits={GPU: 3})).admitted
+    assert kubelet.admit("rest", asking(3)).admitted
     kubelet.remove("rest")
     served.push(gpus(4))
     kubelet.wait(allocatable=4, capacity=4)
-    assert not kubelet.admit("too-many", Container(limits={GPU: 4})).admitted
-    assert kubelet.admit("right", Container(limits={GPU: 3})).admitted
+    assert not kubelet.admit("too-many", asking(4)).admitted
+    assert kubelet.admit("right", asking(3)).admitted
 
 
 def test_an_id_that_goes_during_allocate_kills_the_kubelet(
@@ -97,19 +94,16 @@ def test_an_id_that_goes_during_allocate_kills_the_kubelet(
 
     served.answers["Allocate"] = shrink
     with pytest.raises(KubeletDiedError):
-        kubelet.admit("victim", Container(limits={GPU: 2}))
+        kubelet.admit("victim", asking(2))
     assert not kubelet.alive()
 
 
-def test_a_held_id_that_goes_kills_a_kubelet_with_numa_policy(
-    boot: Callable[..., Kubelet], plugin: Plugins
-) -> None:
+def test_a_held_id_that_goes_kills_a_kubelet_with_numa_policy(boot: Boot, plugin: Plugins) -> None:
     """Admitting the pods again after a restart reads the NUMA node of each held id."""
     kubelet = boot(policy="best-effort", numa=[0, 1])
     gpu = plugin()
-    gpu.devices = [device(f"gpu-{n}", "Healthy", n // 2) for n in range(4)]
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=4)
+    gpu.devices = placed((0,), (0,), (1,), (1,))
+    gpu.listed(kubelet, "a.sock")
     held = kubelet.admit("held", ONE).devices["main"][GPU]
     kubelet.restart(readmit=False)
     gpu.devices = [each for each in gpu.devices if each.ID not in held]
@@ -120,15 +114,12 @@ def test_a_held_id_that_goes_kills_a_kubelet_with_numa_policy(
     assert not kubelet.alive()
 
 
-def test_a_held_id_that_stays_unhealthy_harms_nobody(
-    boot: Callable[..., Kubelet], plugin: Plugins
-) -> None:
+def test_a_held_id_that_stays_unhealthy_harms_nobody(boot: Boot, plugin: Plugins) -> None:
     """The same restart with the id still listed: this is what our daemon does."""
     kubelet = boot(policy="best-effort", numa=[0, 1])
     gpu = plugin()
-    gpu.devices = [device(f"gpu-{n}", "Healthy", n // 2) for n in range(4)]
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=4)
+    gpu.devices = placed((0,), (0,), (1,), (1,))
+    gpu.listed(kubelet, "a.sock")
     (held,) = kubelet.admit("held", ONE).devices["main"][GPU]
     kubelet.restart(readmit=False)
     for each in gpu.devices:
@@ -148,7 +139,7 @@ def test_how_soon_a_flip_is_seen(kubelet: Kubelet, served: ScriptedPlugin, figur
         began = time.monotonic()
         served.push(gpus(4, unhealthy=bad))
         taken.append((kubelet.wait(allocatable=4 - len(bad)).at - began) * 1000)
-        figure("scripted plugin's flip → allocatable", taken[-1])
+        figure("scripted plugin's flip to allocatable", taken[-1])
     assert sorted(taken)[int(FLIPS * 0.95) - 1] <= 50
 
 
