@@ -1,16 +1,11 @@
 """Topology policies on two NUMA nodes: who is admitted, and what the plugin is asked."""
 
-from collections.abc import Callable
-
 import pytest
 
 from deviceplugin.api.v1beta1 import api_pb2
-from tests.kubelet.node import Container, Kubelet
-from tests.kubelet.plugin import ScriptedPlugin, device
+from tests.kubelet.node import GPU, Boot, Kubelet, asking
+from tests.kubelet.plugin import Plugins, ScriptedPlugin, Wish, ids, placed
 
-Boot = Callable[..., Kubelet]
-Plugins = Callable[..., ScriptedPlugin]
-GPU = "nvidia.com/gpu"
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 INSISTING = POLICIES[2:]
 
@@ -18,29 +13,10 @@ Places = list[tuple[int, ...]]
 EVEN: Places = [(0,)] * 4 + [(1,)] * 4
 
 
-def asking(count: int) -> Container:
-    """A container that wants so many."""
-    return Container(limits={GPU: count})
-
-
 def serve(kubelet: Kubelet, plugin: ScriptedPlugin, places: Places = EVEN) -> None:
     """List a device for each of the places."""
-    plugin.devices = [device(f"gpu-{n}", "Healthy", *nodes) for n, nodes in enumerate(places)]
-    plugin.up("a.sock")
-    kubelet.wait(allocatable=len(places))
-
-
-def asked(plugin: ScriptedPlugin) -> list[tuple[list[str], list[str], int]]:
-    """What GetPreferredAllocation was asked: available, must include, size."""
-    requests = [each.container_requests[0] for each in plugin.called("GetPreferredAllocation")]
-    return [
-        (
-            sorted(each.available_deviceIDs),
-            sorted(each.must_include_deviceIDs),
-            each.allocation_size,
-        )
-        for each in requests
-    ]
+    plugin.devices = placed(*places)
+    plugin.listed(kubelet, "a.sock")
 
 
 @pytest.mark.smoke
@@ -50,8 +26,8 @@ def test_what_fits_on_a_node(boot: Boot, plugin: Plugins, policy: str) -> None:
     kubelet, gpu = boot(policy=policy, numa=[0, 1]), plugin()
     serve(kubelet, gpu)
     assert kubelet.admit("a", asking(2)).devices == {"main": {GPU: ("gpu-0", "gpu-1")}}
-    ids = [f"gpu-{n}" for n in range(8 if policy == "none" else 4)]
-    assert asked(gpu) == [(ids, [], 2)]
+    offered = ids(*range(8 if policy == "none" else 4))
+    assert gpu.wishes() == [Wish(available=offered, size=2)]
 
 
 @pytest.mark.parametrize("policy", POLICIES[1:])
@@ -61,7 +37,7 @@ def test_exactly_a_node_is_not_asked_for(boot: Boot, plugin: Plugins, policy: st
     serve(kubelet, gpu)
     admission = kubelet.admit("a", asking(4))
     assert admission.devices["main"][GPU] == ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
-    assert asked(gpu) == []
+    assert gpu.wishes() == []
 
 
 @pytest.mark.smoke
@@ -75,7 +51,7 @@ def test_what_never_fits_on_a_node(boot: Boot, plugin: Plugins, policy: str) -> 
         assert (admission.admitted, admission.reason) == (False, "TopologyAffinityError")
     else:
         assert admission.admitted
-        assert asked(gpu) == [([f"gpu-{n}" for n in range(8)], [], 5)]
+        assert gpu.wishes() == [Wish(available=ids(*range(8)), size=5)]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
