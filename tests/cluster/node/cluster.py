@@ -34,8 +34,12 @@ def up(settings: Mapping[str, object] = kubelet.QUICK) -> float:
     """
     if STATE.exists():
         raise ClusterError(f"{STATE} is there: run `python -m tests.cluster down` first")
-    if any(KUBELET_ROOT.glob("*")):
-        raise ClusterError(f"{KUBELET_ROOT} is in use: this machine is a node of another cluster")
+    there = sorted(path.name for path in KUBELET_ROOT.glob("*"))
+    if there:
+        raise ClusterError(
+            f"{KUBELET_ROOT} holds {', '.join(there)}: this machine is a node of another cluster,"
+            " or was one: then empty that folder"
+        )
     began = time.monotonic()
     before = traces.seen()
     STATE.mkdir(parents=True)

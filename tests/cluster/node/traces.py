@@ -9,10 +9,11 @@ from tests.cluster.node import network
 from tests.cluster.node.paths import BRIDGE, BUILD, DAEMON_STATE, KUBELET_ROOT, STATE
 from tests.cluster.node.shell import ClusterError, ClusterTimeoutError, run, wait_for
 
+# The cluster's alone; whoever left something in them lets no other cluster start.
+_OURS = (KUBELET_ROOT, DAEMON_STATE)
 # Made by kubelet, containerd and network plugins at places that no setting moves.
 _FOLDERS = (
-    KUBELET_ROOT,
-    DAEMON_STATE,
+    *_OURS,
     Path("/opt/containerd"),
     Path("/run/containerd"),
     Path("/run/netns"),
@@ -34,6 +35,7 @@ def seen() -> frozenset[str]:
             *(f"cgroup {folder}" for folder in Path("/sys/fs/cgroup").glob("**/kubepods")),
             *(f"folder {folder}" for folder in (STATE, *_FOLDERS) if folder.exists()),
             *(f"file {path}" for path in _files()),
+            *(f"file {path}" for folder in _OURS for path in folder.glob("*")),
         ]
     )
 
