@@ -1,56 +1,25 @@
 """How a kubelet chooses devices, asks for them, and what it makes of odd answers."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from deviceplugin.api.v1beta1 import api_pb2
 from deviceplugin.simulation.kubelet import ContainerStartError
-from tests.kubelet.node import Container, Counts, Kubelet
-from tests.kubelet.plugin import ScriptedPlugin, device, gpus, preferring
+from tests.kubelet.node import GPU, Counts, Kubelet, asking
+from tests.kubelet.plugin import Plugins, ScriptedPlugin, Wish, failing, gpus, ids, preferring
 from tests.kubelet.until import until
 
-Plugins = Callable[..., ScriptedPlugin]
-GPU = "nvidia.com/gpu"
-ALL = [f"gpu-{n}" for n in range(8)]
-
-
-def asking(count: int, name: str = "main", **kind: bool) -> Container:
-    """A container that wants so many."""
-    return Container(name=name, limits={GPU: count}, **kind)
+ALL = ids(*range(8))
 
 
 @pytest.fixture
 def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
     """A plugin whose eight devices the kubelet has."""
     gpu = plugin()
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=8, capacity=8)
+    gpu.listed(kubelet, "a.sock")
     return gpu
-
-
-def wishes(plugin: ScriptedPlugin) -> list[tuple[list[str], list[str], int]]:
-    """What GetPreferredAllocation was asked: available, must include, size."""
-    return [
-        (
-            sorted(each.available_deviceIDs),
-            sorted(each.must_include_deviceIDs),
-            each.allocation_size,
-        )
-        for call in plugin.called("GetPreferredAllocation")
-        for each in call.container_requests
-    ]
-
-
-def allocated(plugin: ScriptedPlugin) -> list[list[str]]:
-    """The ids of each Allocate, one container a call."""
-    return [
-        sorted(each.devices_ids)
-        for call in plugin.called("Allocate")
-        for each in call.container_requests
-    ]
 
 
 @pytest.mark.smoke
@@ -58,8 +27,11 @@ def test_the_plugin_is_asked_what_it_prefers(kubelet: Kubelet, served: ScriptedP
     """All free ones are offered each time, also when all of them are wanted."""
     assert kubelet.admit("a", asking(2)).admitted
     assert kubelet.admit("b", asking(6)).admitted
-    assert wishes(served) == [(ALL, [], 2), (ALL[2:], [], 6)]
-    assert allocated(served) == [ALL[:2], ALL[2:]]
+    assert served.wishes() == [
+        Wish(available=ALL, size=2),
+        Wish(available=ids(*range(2, 8)), size=6),
+    ]
+    assert served.allocated() == [ids(0, 1), ids(*range(2, 8))]
 
 
 @pytest.mark.parametrize(
@@ -76,22 +48,22 @@ def test_a_wish_is_filled_up(
 ) -> None:
     """What is usable of an answer is used, and the rest is filled with any."""
     served.answers["GetPreferredAllocation"] = lambda *_: answer
-    ids = set(kubelet.admit("a", asking(2)).devices["main"][GPU])
-    assert len(ids) == 2
-    assert kept <= ids
+    taken = set(kubelet.admit("a", asking(2)).devices["main"][GPU])
+    assert len(taken) == 2
+    assert kept <= taken
 
 
 def test_a_wish_for_too_many_is_cut(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """Of four where two are wanted any two are taken."""
-    served.answers["GetPreferredAllocation"] = lambda *_: preferring(*ALL[4:])
-    ids = set(kubelet.admit("a", asking(2)).devices["main"][GPU])
-    assert len(ids) == 2
-    assert ids <= set(ALL[4:])
+    served.answers["GetPreferredAllocation"] = lambda *_: preferring(*ids(4, 5, 6, 7))
+    taken = set(kubelet.admit("a", asking(2)).devices["main"][GPU])
+    assert len(taken) == 2
+    assert taken <= ids(4, 5, 6, 7)
 
 
 def test_an_error_instead_of_a_wish_fails_the_pod(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """So an answer, any answer, is better than an error."""
-    served.answers["GetPreferredAllocation"] = lambda _, context: context.abort(13, "no wish today")
+    served.answers["GetPreferredAllocation"] = failing("no wish today")
     admission = kubelet.admit("a", asking(2))
     assert (admission.admitted, admission.reason) == (False, "UnexpectedAdmissionError")
     assert "no wish today" in admission.message
@@ -101,27 +73,29 @@ def test_a_plugin_without_the_option_is_not_asked(kubelet: Kubelet, plugin: Plug
     """Then the ids are any."""
     gpu = plugin()
     gpu.options = api_pb2.DevicePluginOptions()
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=8)
+    gpu.listed(kubelet, "a.sock")
     assert kubelet.admit("a", asking(2)).admitted
-    assert wishes(gpu) == []
+    assert gpu.wishes() == []
 
 
 def test_an_init_containers_device_is_used_again(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """The app container gets it and one more, and the plugin is told that it must."""
-    admission = kubelet.admit("a", asking(1, "init", init=True), asking(2, "app"))
+    admission = kubelet.admit("a", asking(1, name="init", init=True), asking(2, name="app"))
     assert admission.devices["init"][GPU] == ("gpu-0",)
     assert admission.devices["app"][GPU] == ("gpu-0", "gpu-1")
-    assert wishes(served) == [(ALL, [], 1), (ALL, ["gpu-0"], 2)]
-    assert allocated(served) == [["gpu-0"], ["gpu-0", "gpu-1"]]
+    assert served.wishes() == [
+        Wish(available=ALL, size=1),
+        Wish(available=ALL, must=ids(0), size=2),
+    ]
+    assert served.allocated() == [ids(0), ids(0, 1)]
 
 
 def test_what_is_used_again_is_not_asked_for(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """Where lent devices cover all the plugin has no say, but is asked to allocate."""
-    admission = kubelet.admit("a", asking(2, "init", init=True), asking(1, "app"))
+    admission = kubelet.admit("a", asking(2, name="init", init=True), asking(1, name="app"))
     assert set(admission.devices["app"][GPU]) < set(admission.devices["init"][GPU])
-    assert len(wishes(served)) == 1
-    assert len(allocated(served)) == 2
+    assert len(served.wishes()) == 1
+    assert len(served.allocated()) == 2
 
 
 def test_a_sidecar_takes_over_the_init_containers_device(
@@ -130,18 +104,18 @@ def test_a_sidecar_takes_over_the_init_containers_device(
     """It goes on running, so the app container gets another one."""
     admission = kubelet.admit(
         "a",
-        asking(1, "init", init=True),
-        asking(1, "side", init=True, restartable=True),
-        asking(1, "app"),
+        asking(1, name="init", init=True),
+        asking(1, name="side", init=True, restartable=True),
+        asking(1, name="app"),
     )
     devices = {name: each[GPU] for name, each in admission.devices.items()}
     assert devices == {"init": ("gpu-0",), "side": ("gpu-0",), "app": ("gpu-1",)}
-    assert len(allocated(served)) == 3
+    assert len(served.allocated()) == 3
 
 
 def test_an_error_of_allocate_fails_the_pod_only(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """Its text is what the user reads; the devices are free again."""
-    served.answers["Allocate"] = lambda _, context: context.abort(13, "the device is broken")
+    served.answers["Allocate"] = failing("the device is broken")
     admission = kubelet.admit("a", asking(8))
     assert (admission.admitted, admission.reason) == (False, "UnexpectedAdmissionError")
     assert "the device is broken" in admission.message
@@ -183,15 +157,15 @@ def test_more_than_there_are(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     admission = kubelet.admit("b", asking(6))
     assert not admission.admitted
     assert "Requested: 6, Available: 5" in admission.message
-    assert allocated(served) == [ALL[:3]]
+    assert served.allocated() == [ids(0, 1, 2)]
 
 
 def test_a_resource_nobody_registered(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """The device manager lets the pod in, with nothing: the scheduler would have kept it away."""
     assert kubelet.counts("example.com/none") == Counts(allocatable=None, capacity=None)
-    assert kubelet.admit("a", Container(limits={"example.com/none": 1})).admitted
+    assert kubelet.admit("a", asking(1, "example.com/none")).admitted
     assert kubelet.start_container("a").env == {}
-    assert allocated(served) == []
+    assert served.allocated() == []
 
 
 def test_all_of_an_answer_reaches_the_runtime(kubelet: Kubelet, served: ScriptedPlugin) -> None:
@@ -212,23 +186,22 @@ def test_all_of_an_answer_reaches_the_runtime(kubelet: Kubelet, served: Scripted
     assert edits.annotations == {"example.com/x": "y"}
     assert edits.cdi_names == ("example.com/gpu=1",)
     assert kubelet.start_container("a") == edits
-    assert len(allocated(served)) == 1
+    assert len(served.allocated()) == 1
 
 
 def test_pre_start_comes_before_each_start(kubelet: Kubelet, plugin: Plugins) -> None:
     """Where the plugin asked for it; an error, or a plugin that is gone, stops the start."""
     gpu = plugin()
     gpu.options = api_pb2.DevicePluginOptions(pre_start_required=True)
-    gpu.devices = [device("gpu-0"), device("gpu-1")]
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=2)
+    gpu.devices = gpus(2)
+    gpu.listed(kubelet, "a.sock")
     assert kubelet.admit("a", asking(2)).admitted
     assert gpu.called("PreStartContainer") == []
     kubelet.start_container("a")
     kubelet.start_container("a")
     told = [sorted(each.devices_ids) for each in gpu.called("PreStartContainer")]
     assert told == [["gpu-0", "gpu-1"]] * 2
-    gpu.answers["PreStartContainer"] = lambda _, context: context.abort(9, "it means another now")
+    gpu.answers["PreStartContainer"] = failing("it means another now")
     with pytest.raises(ContainerStartError, match="it means another now"):
         kubelet.start_container("a")
     gpu.stop("a.sock")
