@@ -1,22 +1,13 @@
 """A kubelet that restarts, a node that reboots: who keeps what, and who is turned away."""
 
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.kubelet.node import Container, Counts, Kubelet
-from tests.kubelet.plugin import ScriptedPlugin, gpus
+from tests.kubelet.node import Counts, Kubelet, asking
+from tests.kubelet.plugin import Plugins, ScriptedPlugin, gpus
 from tests.kubelet.until import until
-
-Plugins = Callable[..., ScriptedPlugin]
-GPU = "nvidia.com/gpu"
-
-
-def asking(count: int, name: str = "main", **kind: bool) -> Container:
-    """A container that wants so many."""
-    return Container(name=name, limits={GPU: count}, **kind)
 
 
 def identity(file: Path) -> tuple[int, int]:
@@ -29,8 +20,7 @@ def identity(file: Path) -> tuple[int, int]:
 def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
     """A plugin whose eight devices the kubelet has."""
     gpu = plugin()
-    gpu.up("a.sock")
-    kubelet.wait(allocatable=8, capacity=8)
+    gpu.listed(kubelet, "a.sock")
     return gpu
 
 
@@ -43,8 +33,7 @@ def test_running_pods_stay_without_the_plugin(kubelet: Kubelet, served: Scripted
     assert kubelet.counts() == Counts(allocatable=0, capacity=0)
     assert not kubelet.admit("early", asking(1)).admitted
     assert kubelet.start_container("held") == edits
-    served.up("b.sock")
-    kubelet.wait(allocatable=8, capacity=8)
+    served.listed(kubelet, "b.sock")
     assert kubelet.held()["held"] == held["held"]
     assert kubelet.start_container("held") == edits
     assert len(served.called("Allocate")) == 1
@@ -77,8 +66,7 @@ def test_a_socket_bound_while_it_is_down_is_deleted_too(
     kubelet.restart(down=0.2, readmit=False)
     assert identity(door) != before
     assert not (kubelet.plugin_dir / "early.sock").exists()
-    served.up("right.sock")
-    kubelet.wait(allocatable=8, capacity=8)
+    served.listed(kubelet, "right.sock")
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["plugin-away", "plugin-back"])
@@ -86,11 +74,10 @@ def test_a_pod_with_a_finished_init_container(
     kubelet: Kubelet, served: ScriptedPlugin, *, back: bool
 ) -> None:
     """It is turned away for good when it is admitted before the plugin is back."""
-    assert kubelet.admit("held", asking(1, "init", init=True), asking(1)).admitted
+    assert kubelet.admit("held", asking(1, name="init", init=True), asking(1)).admitted
     kubelet.restart(readmit=False)
     if back:
-        served.up("b.sock")
-        kubelet.wait(allocatable=8)
+        served.listed(kubelet, "b.sock")
     (admission,) = kubelet.readmit()
     assert admission.admitted == back
     assert back or "no healthy devices present" in admission.message
@@ -100,7 +87,7 @@ def test_a_pod_whose_device_turned_unhealthy_meanwhile(
     kubelet: Kubelet, served: ScriptedPlugin
 ) -> None:
     """Its finished init container's device is looked at again, and the pod turned away."""
-    assert kubelet.admit("held", asking(1, "init", init=True), asking(1)).admitted
+    assert kubelet.admit("held", asking(1, name="init", init=True), asking(1)).admitted
     kubelet.restart(readmit=False)
     served.devices = gpus(8, unhealthy=[0])
     served.up("b.sock")
@@ -121,8 +108,7 @@ def test_after_a_reboot_nobody_starts_without_a_device(
     kubelet.restart(reboot=True, readmit=False)
     assert kubelet.counts() == Counts(allocatable=0, capacity=0)
     if back:
-        served.up("b.sock")
-        kubelet.wait(allocatable=8)
+        served.listed(kubelet, "b.sock")
     admissions = kubelet.readmit()
     assert {each.admitted for each in admissions} == {back}
     assert len(admissions) == 4
@@ -149,8 +135,7 @@ def test_a_pod_deleted_while_the_kubelet_was_down(kubelet: Kubelet, served: Scri
     assert kubelet.admit("gone", asking(5)).admitted
     assert kubelet.admit("held", asking(3)).admitted
     assert len(kubelet.restart(gone=("gone",))) == 1
-    served.up("b.sock")
-    kubelet.wait(allocatable=8)
+    served.listed(kubelet, "b.sock")
     assert kubelet.admit("next", asking(5)).admitted
     assert not kubelet.admit("more", asking(1)).admitted
 
