@@ -41,12 +41,15 @@ def _kubectl(words: list[str]) -> None:
 def main() -> int:
     """Do what is asked; 1 when it failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("verb", choices=("packages", "build", "up", "down", "kubectl", "docker"))
+    parser.add_argument(
+        "verb", choices=("packages", "build", "pin", "up", "down", "kubectl", "docker")
+    )
     parser.add_argument("words", nargs=argparse.REMAINDER, help="for kubectl and docker")
     asked = parser.parse_args()
     verbs = {
         "packages": packages.install,
         "build": programs.build,
+        "pin": programs.pin,
         "up": _up,
         "down": cluster.down,
         "docker": lambda: _docker(asked.words),
