@@ -22,7 +22,7 @@ _NAMES = (
     "kubectl",
     "cri-purge",
 )
-_GO = "1.26.0"
+_GO = "1.26.6"  # what the newest of the pinned go.mod files asks for
 _PAUSE = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
 
 PAUSE = BUILD / "pause"
