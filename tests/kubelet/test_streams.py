@@ -1,5 +1,7 @@
 """One stream, two streams, none: what the kubelet makes of the end of each."""
 
+import itertools
+
 import pytest
 
 from tests.kubelet.node import GPU, Counts, Kubelet, asking
@@ -86,8 +88,9 @@ def test_the_first_serves_again_when_the_second_leaves(
     other.up("second.sock")
     assert until(lambda: other.open_streams() == 1)
     other.stop("second.sock")
-    assert until(lambda: other.open_streams() == 0)
-    assert kubelet.admit("x", ONE).admitted
+    # The kubelet notices at its own time, and until then asks the one that is gone.
+    tries = itertools.count()
+    assert until(lambda: kubelet.admit(f"pod-{next(tries)}", ONE).admitted)
     assert [socket for name, socket, _ in served.calls if name == "Allocate"] == ["first.sock"]
     served.stop("first.sock")
     kubelet.wait(allocatable=0, capacity=8)
