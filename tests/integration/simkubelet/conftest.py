@@ -177,7 +177,8 @@ def boot(root: Path) -> Iterator[Callable[..., SimulatedKubelet]]:
     started: list[SimulatedKubelet] = []
 
     def start(**settings: Any) -> SimulatedKubelet:
-        settings.setdefault("dial_seconds", 0.3)
+        # Short for those that dial nobody, and long enough for a plugin on a busy machine.
+        settings.setdefault("dial_seconds", 2.0)
         kubelet = SimulatedKubelet(root, **settings)
         kubelet.start()
         started.append(kubelet)

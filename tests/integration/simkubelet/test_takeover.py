@@ -105,7 +105,7 @@ def test_late_end_wipes(boot: Any, plugin: Any) -> None:
 
 def test_late_end_harms_nobody_who_waited(boot: Any, plugin: Any) -> None:
     """Up to 1.36 a Register after the old end was handled is safe."""
-    kubelet = boot(era="1.36", disconnect_delay=0.05)
+    kubelet = boot(era="1.36", disconnect_delay=0.5)
     plugin.up("a.sock")
     assert _lists(kubelet, 1)
     plugin.stop("a.sock")
@@ -117,7 +117,7 @@ def test_late_end_harms_nobody_who_waited(boot: Any, plugin: Any) -> None:
 
 def test_late_end_deaf(boot: Any, plugin: Any) -> None:
     """A deaf registration looks right, and its later death is never noticed."""
-    kubelet = boot(era="1.36", disconnect_delay=0.05, late_end="deaf")
+    kubelet = boot(era="1.36", disconnect_delay=0.5, late_end="deaf")
     plugin.up("a.sock")
     assert _lists(kubelet, 1)
     plugin.stop("a.sock")
@@ -131,7 +131,7 @@ def test_late_end_deaf(boot: Any, plugin: Any) -> None:
 
 def test_late_end_broken(boot: Any, plugin: Any) -> None:
     """A broken registration counts right with an open stream, and every admission fails."""
-    kubelet = boot(era="1.36", disconnect_delay=0.05, late_end="broken")
+    kubelet = boot(era="1.36", disconnect_delay=0.5, late_end="broken")
     plugin.up("a.sock")
     assert _lists(kubelet, 1)
     plugin.stop("a.sock")
