@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.kubelet.node import GPU
+from tests.kubelet.until import until
 
 TIMINGS = {
     "holders-poll": 0.5,
@@ -24,16 +25,6 @@ TIMINGS = {
 
 _NEVER_RIGHT = ("Traceback", "Exception ignored", "Fatal Python error")
 _KEPT = ("PATH", "HOME", "LANG", "VIRTUAL_ENV")
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> bool:
-    """Poll until the condition holds; False when it still does not after so long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 class Process:
@@ -67,7 +58,7 @@ class Process:
 
     def says(self, *words: str, seconds: float = 10.0) -> bool:
         """Wait for a line with all these words."""
-        return until(lambda: self.said(*words), seconds)
+        return until(lambda: self.said(*words), seconds=seconds)
 
     @property
     def running(self) -> bool:

@@ -6,8 +6,8 @@ import grpc
 
 from deviceplugin.api.podresources.v1 import api_pb2, api_pb2_grpc
 from deviceplugin.simulation.kubelet.pods import Devices
-from tests.kubelet.daemon import until
 from tests.kubelet.node import Kubelet
+from tests.kubelet.until import until
 
 
 def listed(kubelet: Kubelet) -> dict[str, Devices]:

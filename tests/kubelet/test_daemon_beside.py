@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.kubelet import incumbent
-from tests.kubelet.daemon import Ours, until
+from tests.kubelet.daemon import Ours
 from tests.kubelet.node import GPU, Container, Counts, Kubelet
 from tests.kubelet.plugin import ScriptedPlugin
 from tests.kubelet.podresources import listed
+from tests.kubelet.until import until
 
 ROUNDS = 5
 STAYS = 0.5
@@ -29,7 +30,7 @@ def _outlive(kubelet: Kubelet, before: ScriptedPlugin, ours: Ours, units: int) -
     began = time.monotonic()
     before.stop(incumbent.SOCKET)
     if kubelet.release == "1.37":
-        assert not until(lambda: kubelet.counts() != full, STAYS)
+        assert not until(lambda: kubelet.counts() != full, seconds=STAYS)
         return 0.0
     assert daemon.says("stream ended")
     assert until(lambda: daemon.said("registered") == 2)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.kubelet import topology
-from tests.kubelet.daemon import Ours, until
+from tests.kubelet.daemon import Ours
 from tests.kubelet.node import GPU, Container, Counts, Kubelet
 from tests.kubelet.podresources import listed
+from tests.kubelet.until import until
 from tests.kubelet.watch import Watch
 
 SHARED = "nvidia.com/gpu.shared"
@@ -18,9 +19,9 @@ Meanwhile = Callable[[Kubelet, Ours], None]
 
 
 @pytest.fixture
-def aligning(kind: str, boot: Callable[..., Kubelet]) -> Kubelet:
+def aligning(boot: Callable[..., Kubelet]) -> Kubelet:
     """A kubelet that dies when it admits a pod again whose ids are not listed any more."""
-    return boot(**topology.settings(kind, "best-effort"))
+    return boot(**topology.settings("best-effort"))
 
 
 def _nothing(kubelet: Kubelet, ours: Ours) -> None:

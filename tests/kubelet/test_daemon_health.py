@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from deviceplugin.simulation.machine_file import made_up_uuid
-from tests.kubelet.daemon import Ours, until
+from tests.kubelet.daemon import Ours
 from tests.kubelet.node import GPU, Container, Kubelet
-from tests.kubelet.real import RealKubelet
+from tests.kubelet.until import until
 
 ROUNDS = 3
 ONE = Container(limits={GPU: 1})
@@ -33,13 +33,14 @@ def test_a_broken_gpu_is_not_given_out(kubelet: Kubelet, ours: Ours) -> None:
     assert kubelet.admit("d", ONE).devices["main"][GPU] == (broken,)
 
 
-@pytest.mark.only("1.34", "1.36", "1.37")
 @pytest.mark.parametrize("restarted", [False, True], ids=["at first", "after a kubelet restart"])
 def test_the_status_of_its_pod_says_so(
-    boot: Callable[..., RealKubelet], ours: Ours, *, restarted: bool
+    kind: str, boot: Callable[..., Kubelet], ours: Ours, *, restarted: bool
 ) -> None:
     """The pod's status has its id Unhealthy, then Healthy again."""
-    kubelet = boot(feature_gates={"ResourceHealthStatus": True})
+    # On by default from 1.36 on; ours has no gates.
+    gates = {"feature_gates": {"ResourceHealthStatus": True}} if kind == "1.34" else {}
+    kubelet = boot(**gates)
     ours.start()
     kubelet.wait(allocatable=8, capacity=8)
     assert kubelet.admit("a", ONE).admitted

@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.kubelet import incumbent, topology
-from tests.kubelet.daemon import Ours, until
+from tests.kubelet.daemon import Ours
 from tests.kubelet.node import GPU, Container, Counts, Kubelet
 from tests.kubelet.plugin import ScriptedPlugin
 from tests.kubelet.podresources import listed
+from tests.kubelet.until import until
 
 ONE = Container(limits={GPU: 1})
 
@@ -19,12 +20,12 @@ Plugins = Callable[..., ScriptedPlugin]
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("replicas", [1, 4])
-def test_its_pods_go_on(kind: str, boot: Boot, ours: Ours, plugin: Plugins, replicas: int) -> None:
+def test_its_pods_go_on(boot: Boot, ours: Ours, plugin: Plugins, replicas: int) -> None:
     """Ids are the same, so held ones stay held, the others are given out, and none is lost.
 
     Also when the kubelet, with a policy that aligns, then admits all pods again.
     """
-    kubelet = boot(**topology.settings(kind, "best-effort"))
+    kubelet = boot(**topology.settings("best-effort"))
     count = 8 * replicas
     before = incumbent.serve(plugin, replicas)
     kubelet.wait(allocatable=count, capacity=count)

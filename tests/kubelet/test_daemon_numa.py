@@ -1,5 +1,6 @@
 """Pods ask for several GPUs of ours under each topology policy."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,9 +20,9 @@ policies = pytest.mark.parametrize("policy", topology.POLICIES)
 
 
 @pytest.fixture
-def aligning(kind: str, boot: Callable[..., Kubelet], policy: str) -> Kubelet:
+def aligning(boot: Callable[..., Kubelet], policy: str) -> Kubelet:
     """A kubelet with the policy."""
-    return boot(**topology.settings(kind, policy))
+    return boot(**topology.settings(policy))
 
 
 def _nodes(ids: Sequence[str]) -> set[int]:
@@ -88,3 +89,20 @@ def test_unknown_nodes_keep_no_pod_out(aligning: Kubelet, ours: Ours, root: Path
     for pod in "abc":
         kubelet.remove(pod)
     assert kubelet.admit("d", Container(limits={GPU: 8})).admitted
+
+
+@pytest.mark.parametrize(("policy", "spread"), [("none", 8), ("best-effort", 4)])
+def test_shares_are_spread(aligning: Kubelet, ours: Ours, spread: int) -> None:
+    """Pods of one share each are on as many GPUs as can be, of those that the kubelet offers.
+
+    A policy that aligns offers us the shares of one node only while it has any.
+    """
+    kubelet = aligning
+    ours.share(4)
+    ours.start()
+    kubelet.wait(allocatable=32, capacity=32)
+    for number in range(8):
+        assert kubelet.admit(f"p{number}", Container(limits={GPU: 1})).admitted
+    ids = [id_ for pod in kubelet.held().values() for id_ in pod["main"][GPU]]
+    used = Counter(id_.partition("::")[0] for id_ in ids)
+    assert sorted(used.values()) == [8 // spread] * spread

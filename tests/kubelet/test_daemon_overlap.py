@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kubelet.daemon import Ours, until
+from tests.kubelet.daemon import Ours
 from tests.kubelet.node import GPU, Container, Kubelet
 from tests.kubelet.plugin import ScriptedPlugin, gpus
+from tests.kubelet.until import until
 
 ROUNDS = 10
 ONE = Container(limits={GPU: 1})

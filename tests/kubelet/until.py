@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def until(condition: Callable[[], object], *, seconds: float = 5.0) -> bool:
+def until(condition: Callable[[], object], *, seconds: float = 10.0) -> bool:
     """Poll until the condition holds; False when it still does not after so long."""
     deadline = time.monotonic() + seconds
     while not condition():
