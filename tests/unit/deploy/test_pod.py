@@ -59,7 +59,7 @@ def test_the_service_leads_to_the_probes_port(everything: Everything) -> None:
 def test_a_node_never_has_two_of_them(everything: Everything) -> None:
     """A second would wait for the lock, ready all the while, and a rollout would go on unserved."""
     said = dict(everything["daemonset/base/daemonset.yaml"])
-    assert said["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
+    assert said["rollingUpdate"] == {"maxUnavailable": "10%", "maxSurge": 0}
 
 
 def test_it_outlives_what_it_serves(pod: Tree) -> None:
