@@ -14,7 +14,7 @@ from tests.kubelet.daemon import Ours
 from tests.kubelet.figures import Figures
 from tests.kubelet.node import Kubelet
 from tests.kubelet.order import first_of_each_worker
-from tests.kubelet.plugin import ScriptedPlugin
+from tests.kubelet.plugin import Plugins, ScriptedPlugin
 from tests.kubelet.real import RealKubelet
 from tests.kubelet.releases import MINORS
 from tests.kubelet.simulated import Simulated
@@ -124,6 +124,14 @@ def plugin(root: Path) -> Iterator[Callable[..., ScriptedPlugin]]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
+    """A plugin whose eight devices the kubelet has."""
+    gpu = plugin()
+    gpu.listed(kubelet, "a.sock")
+    return gpu
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The Go tool, asked in one way everywhere, so that all builds share one cache."""
 
+import json
 import os
 import re
 import shutil
@@ -51,6 +52,17 @@ def run(folder: Path, *arguments: str) -> str:
     if done.returncode:
         raise GoFailedError(_why(done.stderr))
     return done.stdout
+
+
+def upstream(folder: Path, module: str, release: str) -> str:
+    """Fetch a module; returns its own go.mod.
+
+    Raises:
+        GoFailedError: it could not be downloaded.
+
+    """
+    found = json.loads(run(folder, "mod", "download", "-json", f"{module}@v{release}"))
+    return Path(found["GoMod"]).read_text()
 
 
 def _why(log: str) -> str:

@@ -14,14 +14,6 @@ from tests.kubelet.until import until
 ALL = ids(*range(8))
 
 
-@pytest.fixture
-def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
-    """A plugin whose eight devices the kubelet has."""
-    gpu = plugin()
-    gpu.listed(kubelet, "a.sock")
-    return gpu
-
-
 @pytest.mark.smoke
 def test_the_plugin_is_asked_what_it_prefers(kubelet: Kubelet, served: ScriptedPlugin) -> None:
     """All free ones are offered each time, also when all of them are wanted."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubelet.node import Counts, Kubelet, asking
-from tests.kubelet.plugin import Plugins, ScriptedPlugin, gpus
+from tests.kubelet.plugin import ScriptedPlugin, gpus
 from tests.kubelet.until import until
 
 
@@ -14,14 +14,6 @@ def identity(file: Path) -> tuple[int, int]:
     """Tells a file from its successor; the inode alone is reused at once on some file systems."""
     found = file.stat()
     return found.st_ino, found.st_ctime_ns
-
-
-@pytest.fixture
-def served(kubelet: Kubelet, plugin: Plugins) -> ScriptedPlugin:
-    """A plugin whose eight devices the kubelet has."""
-    gpu = plugin()
-    gpu.listed(kubelet, "a.sock")
-    return gpu
 
 
 @pytest.mark.smoke

@@ -1,6 +1,5 @@
 """The Go modules of the cluster's programs: pinned where we have pins, else as upstream says."""
 
-import json
 import re
 import shutil
 import tempfile
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from tests.cluster.node.paths import CONTAINERD_RELEASE, RELEASE
 from tests.kubelet import go
+from tests.kubelet.modules import published, replacements
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 CONTAINERD = "github.com/containerd/containerd/v2"
@@ -74,9 +74,7 @@ def _require_kubernetes(folder: Path) -> None:
     The staging modules, which its own go.mod has in folders beside it, are replaced by the
     published ones; etcd is the release that it names.
     """
-    upstream = _upstream("k8s.io/kubernetes", RELEASE, folder)
-    staging = re.findall(r"^\s*(\S+) => \./staging/src/", upstream, re.MULTILINE)
-    version = f"v0.{RELEASE.partition('.')[2]}"
+    upstream = go.upstream(folder, "k8s.io/kubernetes", RELEASE)
     etcd = re.findall(r"go\.etcd\.io/etcd/server/v3 (\S+)", upstream)[0]
     kept = re.findall(r"^(?:go|godebug) \S.*$", upstream, re.MULTILINE)
     own = ("client-go", "component-base", "cri-api", "kubectl")
@@ -86,10 +84,10 @@ def _require_kubernetes(folder: Path) -> None:
         "require (",
         f"k8s.io/kubernetes v{RELEASE}",
         f"go.etcd.io/etcd/server/v3 {etcd}",
-        *(f"k8s.io/{name} {version}" for name in own),
+        *(f"k8s.io/{name} {published(RELEASE)}" for name in own),
         ")",
         "replace (",
-        *(f"{name} => {name} {version}" for name in staging),
+        *replacements(upstream, RELEASE),
         ")",
     ]
     (folder / "go.mod").write_text("\n".join([*lines, ""]))
@@ -97,15 +95,10 @@ def _require_kubernetes(folder: Path) -> None:
 
 def _require_containerd(folder: Path) -> None:
     """Take over its go.mod: the replace and exclude lines in it count in the main module only."""
-    upstream = _upstream(CONTAINERD, CONTAINERD_RELEASE, folder)
+    upstream = go.upstream(folder, CONTAINERD, CONTAINERD_RELEASE)
     named = re.sub(r"^module .*$", "module cluster", upstream, count=1, flags=re.MULTILINE)
     text = f"{named}\nrequire {CONTAINERD} v{CONTAINERD_RELEASE}\n"
     (folder / "go.mod").write_text(text)
-
-
-def _upstream(module: str, release: str, folder: Path) -> str:
-    found = json.loads(go.run(folder, "mod", "download", "-json", f"{module}@v{release}"))
-    return Path(found["GoMod"]).read_text()
 
 
 FOR_KUBERNETES = Modules(
