@@ -132,11 +132,14 @@ class _Endpoint(api_pb2_grpc.DevicePluginServicer):
         with self.plugin._lock:
             self.plugin.streams.append(entry)
         context.add_callback(lambda: lists.put(None))
-        while (devices := lists.get()) is not None:
-            yield api_pb2.ListAndWatchResponse(devices=devices)
-        with self.plugin._lock:
-            self.plugin.streams.remove(entry)
-            self.plugin.ended.append(self.name)
+        try:
+            while (devices := lists.get()) is not None:
+                yield api_pb2.ListAndWatchResponse(devices=devices)
+        finally:
+            # Also where gRPC drops the generator, cancelled while a list was on its way.
+            with self.plugin._lock:
+                self.plugin.streams.remove(entry)
+                self.plugin.ended.append(self.name)
 
     def GetPreferredAllocation(self, request: Any, context: Any) -> Any:  # noqa: N802 - API
         del context
