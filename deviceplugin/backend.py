@@ -16,7 +16,7 @@ from typing import Protocol, cast, runtime_checkable
 from deviceplugin.config.rules import Config
 from deviceplugin.errors import DevicePluginError, WrongUseError
 from deviceplugin.events import Emit, Scan
-from deviceplugin.model import BackendState, Delivery, Device
+from deviceplugin.model import Arrangement, BackendState, Delivery, Device, ResourceName
 
 
 class BackendUnavailableError(DevicePluginError):
@@ -67,8 +67,14 @@ class Backend(Protocol):
     def sources(self) -> Iterable[Source]:
         """Background work, each on a thread of its own."""
 
-    def delivery(self, config: Config, devices: Sequence[Device]) -> Delivery:
-        """How to hand these devices to containers under this config. Pure."""
+    def delivery(
+        self, config: Config, resource: ResourceName, devices: Sequence[Device]
+    ) -> Delivery:
+        """How to hand these devices, listed as ``resource``, to containers. Pure.
+
+        What a variable is called may depend on the resource: of two resources in one
+        container that set the same one, the kubelet keeps the first value.
+        """
 
 
 @runtime_checkable
@@ -80,6 +86,14 @@ class Configurable(Protocol):
 
         Called by the loop, first before the sources start; must not wait for anything.
         """
+
+
+@runtime_checkable
+class Partitioning(Protocol):
+    """Optional ability: which resource a device counts under stands in the config."""
+
+    def arrange(self, config: Config, devices: Sequence[Device]) -> Arrangement:
+        """Name the resource of each of all known devices, missing ones included. Pure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

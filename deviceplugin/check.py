@@ -15,6 +15,7 @@ from deviceplugin.config.load import ConfigInvalidError, default_config, load
 from deviceplugin.config.rules import Config
 from deviceplugin.config.settings import RunSettings
 from deviceplugin.model import ContainerEdits, ResourceView, Views
+from deviceplugin.sharing import vendor as vendors
 from deviceplugin.sharing.drain import step
 from deviceplugin.sharing.fit import fit
 from deviceplugin.sharing.listing import Listing
@@ -123,7 +124,8 @@ class _Node:
             ev.Scanned(scan=self.scan, seconds=0.0, at=_AT),
         ):
             inventory = inv.apply(inventory, event)
-        return inventory, fit(plan(inventory), listing, inventory)
+        vendor = vendors.of(self.backend)
+        return inventory, fit(plan(inventory, vendor.arrange), listing)
 
     def listed(self, inventory: inv.Inventory, planned: Plan) -> tuple[Listing, Views]:
         """List a plan as if nothing had been listed before it."""

@@ -30,6 +30,7 @@ from deviceplugin.observe import status as observing
 from deviceplugin.observe.journal import Journal
 from deviceplugin.published import Published
 from deviceplugin.sharing import engine
+from deviceplugin.sharing import vendor as vendors
 from deviceplugin.sharing.listing import Listing
 from deviceplugin.state_writer import StateWriter
 from deviceplugin.watch.config_file import ConfigWatch, read
@@ -74,6 +75,7 @@ class Daemon:
         """Nothing starts here. ``on_registered`` is called at each accepted registration."""
         self._settings = settings
         self._backend = backend
+        self._vendor = vendors.of(backend)
         self._status = status
         self._environment = environment
         self._on_registered = on_registered
@@ -166,6 +168,7 @@ class Daemon:
         """Streams first: the kubelet must see a clean end. Then the rest, within the time limit."""
         deadline = self._clock() + self._settings.timings.stop - EXIT
         ending.set()
+        self._discovery.soon()
         self._kept.wake()
         self._config_watch.wake()
         self._kubelet.stop(self._settings.timings.stop)
@@ -210,6 +213,8 @@ class Daemon:
                 self._config_text = text
                 if isinstance(self._backend, Configurable):
                     self._backend.configure(config)
+            case ev.HardwareChanged():
+                self._discovery.soon()
             case ev.RegistrationTried(error=""):
                 self._on_registered()
             case ev.Symptom():
@@ -242,7 +247,7 @@ class Daemon:
         """Make the next list of everything, and publish what differs."""
         if not self._status.value.listed and self._waits(now):
             return
-        outcome = engine.advance(self._inventory, self._listing, now, self._backend.delivery)
+        outcome = engine.advance(self._inventory, self._listing, now, self._vendor)
         self._listing, self._draining = outcome.listing, outcome.draining
         self._wake_at = outcome.wake_at if outcome.wake_at is not None else now + LONGEST_TURN
         self._views.set(outcome.views)

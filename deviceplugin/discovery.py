@@ -36,16 +36,19 @@ class Discovery:
     name: str = "discovery"
     busy_since: float | None = field(default=None, init=False)
     _said: tuple[BackendState, str] | None = field(default=None, init=False)
+    _asked: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Scan until ``stop`` is set."""
         retry = FIRST_RETRY
         while not stop.is_set():
+            # Cleared first: a change that is seen during the scan is looked at once more.
+            self._asked.clear()
             if self._scan(emit):
                 retry = FIRST_RETRY
-                stop.wait(self.rescan)
+                self._asked.wait(self.rescan)
             else:
-                stop.wait(retry)
+                self._asked.wait(retry)
                 retry = min(retry * 2, self.retry_limit)
 
     def _scan(self, emit: Emit) -> bool:
@@ -67,6 +70,10 @@ class Discovery:
         if self._said != (state, detail):
             self._said = (state, detail)
             emit(BackendChanged(state=state, detail=detail, at=self.clock()))
+
+    def soon(self) -> None:
+        """Scan again at once; also wakes a scan thread that is to stop. From any thread."""
+        self._asked.set()
 
     def forget(self) -> None:
         """Say the state again at the next scan: somebody else said another meanwhile."""

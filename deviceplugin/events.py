@@ -4,10 +4,10 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deviceplugin.config.rules import Config, Problem
-from deviceplugin.model import Action, BackendState, Device, DeviceId, ResourceName, UnitId
+from deviceplugin.model import Action, BackendState, Device, DeviceId, Links, ResourceName, UnitId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,13 +17,23 @@ class Scan:
     Attributes:
         devices: sorted by index.
         bus: PCI addresses of this vendor's devices on the PCI bus; None where it cannot be read.
-        problems: one line for each device that is there and did not answer.
+        problems: one line for each device that is there and is not among them, and why.
+        links: how near the devices are to each other.
 
     """
 
     devices: tuple[Device, ...] = ()
     bus: frozenset[str] | None = None
     problems: tuple[str, ...] = ()
+    links: Links = field(default_factory=Links)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareChanged:
+    """A source saw that the hardware is not as the last scan found it; a scan comes at once."""
+
+    what: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +258,7 @@ class StateKept:
 
 Event = (
     Scanned
+    | HardwareChanged
     | BackendChanged
     | Symptom
     | SeenGood

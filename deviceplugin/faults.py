@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 
 from deviceplugin.config.rules import HealthPolicy
 from deviceplugin.events import Symptom
-from deviceplugin.model import Action, DeviceId, Fault
+from deviceplugin.model import Action, Device, DeviceId, Fault
 
 SEVERITY = {Action.RECOVER: 1, Action.RESET: 2, Action.REBOOT: 3}
 """Actions that make a device Unhealthy, and which of them is worse."""
@@ -236,6 +236,12 @@ class Faults:
         return record is not None and any(
             first <= until and last > after for first, last in record.episodes
         )
+
+
+def against(device: Device, verdict: Mapping[DeviceId, Fault]) -> Fault | None:
+    """The worst of what stands against a device and the physical one that it is a part of."""
+    found = (verdict.get(each) for each in dict.fromkeys((device.id, device.physical)))
+    return min((fault for fault in found if fault), key=_rank, default=None)
 
 
 def recalled(memory: Memory, now: float, recovery: Recovery) -> Faults:

@@ -12,7 +12,7 @@ from deviceplugin import events as ev
 from deviceplugin.config.rules import Config, HealthPolicy
 from deviceplugin.faults import Faults
 from deviceplugin.holders import Holders
-from deviceplugin.model import BackendState, Device, DeviceId, Fault
+from deviceplugin.model import BackendState, Device, DeviceId, Fault, Links
 
 GONE = frozenset({BackendState.NO_LIBRARY, BackendState.NO_DRIVER, BackendState.NO_DEVICES})
 """States in which no device can work. In all others devices keep their last verdict: the
@@ -56,6 +56,9 @@ class Inventory:
         boot: id of this boot.
         devices: what the last scan found, by id, in its order.
         known: every device not proven gone, those of ``devices`` included.
+        former: devices that are no more because their physical device, the value, is divided
+            otherwise now. Pods may still hold them.
+        links: how near the devices are to each other.
         bus: PCI addresses of the vendor's devices; None where unknown.
         problems: of the last scan, a line for each device that did not answer.
         scanned: a scan ended well since the start.
@@ -69,6 +72,8 @@ class Inventory:
     bounds: Bounds = Bounds()
     devices: Mapping[DeviceId, Device] = field(default_factory=dict)
     known: Mapping[DeviceId, Known] = field(default_factory=dict)
+    former: Mapping[DeviceId, DeviceId] = field(default_factory=dict)
+    links: Links = field(default_factory=Links)
     bus: frozenset[str] | None = None
     problems: tuple[str, ...] = ()
     scanned: bool = False
@@ -124,6 +129,7 @@ def apply(inventory: Inventory, event: ev.Event) -> Inventory:
         case (
             ev.ConfigRefused()
             | ev.ConfigMissing()
+            | ev.HardwareChanged()
             | ev.PreferredAnswered()
             | ev.RegistrationTried()
             | ev.StreamsChanged()
@@ -158,22 +164,35 @@ def _hardware(inventory: Inventory, event: ev.Scanned | ev.BackendChanged) -> In
 def _scanned(inventory: Inventory, scan: ev.Scan) -> Inventory:
     found = {device.id: device for device in scan.devices}
     now_known = {each: Known(device=found[each], boot=inventory.boot) for each in found}
+    layouts = {device.physical: device.layout for device in scan.devices}
+    replaced = {
+        each: known.device.physical
+        for each, known in inventory.known.items()
+        if _is_replaced(known.device, layouts)
+    }
+    former = {**inventory.former, **replaced}
     kept = {
         each: known
         for each, known in inventory.known.items()
-        if not _is_gone(known, inventory, scan)
+        if each not in replaced and not _is_gone(known, inventory, scan)
     }
     answers = inventory.backend in _UNREACHED
     return replace(
         inventory,
         devices=found,
         known=kept | now_known,
+        former={each: former[each] for each in former if each not in found},
+        links=scan.links,
         bus=scan.bus,
         problems=scan.problems,
         scanned=True,
         backend=BackendState.READY if answers else inventory.backend,
         backend_detail="" if answers else inventory.backend_detail,
     )
+
+
+def _is_replaced(device: Device, layouts: Mapping[DeviceId, str]) -> bool:
+    return layouts.get(device.physical, device.layout) != device.layout
 
 
 def _is_gone(known: Known, inventory: Inventory, scan: ev.Scan) -> bool:

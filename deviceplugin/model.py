@@ -31,7 +31,10 @@ class Device:
         name: product name, as the driver gives it.
         pci_address: ``dddd:bb:dd.f`` in lower case; None where there is none.
         numa_node: a node that exists and has CPUs; None for unknown (never -1).
-        parent: the device this is a partition of.
+        parent: the physical device this is a partition of. Faults of the parent are its own.
+        layout: how the physical device is divided now, as its driver calls it (``cpx_nps4``);
+            "" for one that cannot be. A known device whose physical device is found under
+            another layout is not missing: it is no more.
         nodes: device nodes a container needs, control nodes included, as paths
             in the container; only those that exist.
         cdi_names: fully qualified CDI names that resolve to this device now.
@@ -46,9 +49,48 @@ class Device:
     pci_address: str | None = None
     numa_node: int | None = None
     parent: DeviceId | None = None
+    layout: str = ""
     nodes: tuple[str, ...] = ()
     cdi_names: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def physical(self) -> DeviceId:
+        """The device that this is, or is a part of."""
+        return self.parent or self.id
+
+
+UNKNOWN_LINK = 1_000_000
+"""Weight of a pair that nothing is known of: the worst there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """How near devices are to each other; a lower weight is nearer.
+
+    Weights compare within one vendor only. ``weights`` has each pair once, the smaller id first.
+    """
+
+    weights: Mapping[tuple[DeviceId, DeviceId], int] = field(default_factory=dict)
+
+    def weight(self, one: DeviceId, other: DeviceId) -> int:
+        """Weight between two devices, in either order; ``UNKNOWN_LINK`` where none is known."""
+        pair = (one, other) if one < other else (other, one)
+        return self.weights.get(pair, UNKNOWN_LINK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """What the devices of a node count as under the present config.
+
+    Attributes:
+        devices: the devices asked about, ``resource`` replaced where the config says so.
+        held_back: why a device has no healthy unit although nothing is wrong with it.
+
+    """
+
+    devices: tuple[Device, ...]
+    held_back: Mapping[DeviceId, str] = field(default_factory=dict)
 
 
 class Action(enum.StrEnum):
@@ -175,6 +217,7 @@ class ResourceView:
     Attributes:
         units: sorted by device index, then share number; ids are unique.
         devices: the devices behind the units that are present on this node.
+        links: how near the vendor's devices are to each other.
         unit_by_id: index over ``units``.
         ids_by_device: unit ids of each device, in the order of ``units``.
         unhealthy: ids of the units that are not healthy.
@@ -186,6 +229,7 @@ class ResourceView:
     devices: Mapping[DeviceId, Device]
     delivery: Delivery
     rules: AllocationRules = AllocationRules()
+    links: Links = field(default_factory=Links)
     unit_by_id: Mapping[UnitId, Unit] = field(init=False, compare=False, repr=False)
     ids_by_device: Mapping[DeviceId, tuple[UnitId, ...]] = field(
         init=False, compare=False, repr=False

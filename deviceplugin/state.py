@@ -75,6 +75,7 @@ class State:
         boot: id of the boot it was written in; times and faults end with it.
         config_text: of the last good config; None when there was none.
         known: devices, each with the last boot that showed it.
+        former: devices that are no more because their physical device is divided otherwise.
         targets: the plan that the list followed.
         units: the list, by name and device.
         faults: what was seen wrong in this boot, and what took it back.
@@ -88,6 +89,7 @@ class State:
     config_text: str | None = None
     config_source: str = ""
     known: tuple[Known, ...] = ()
+    former: Mapping[DeviceId, DeviceId] = field(default_factory=dict)
     targets: Mapping[DeviceId, Target] = field(default_factory=dict)
     units: Mapping[ResourceName, Mapping[DeviceId, Units]] = field(default_factory=dict)
     faults: Memory = field(default_factory=Memory)
@@ -149,6 +151,7 @@ def restore(
         boot=state.boot,
         bounds=bounds,
         known=known,
+        former=state.former,
         faults=recalled(state.faults, now, Recovery(hold=bounds.recovery_hold)),
         holders=remembered(_claims(state), until=now + bounds.restart_hold),
         kubelet_identity=state.kubelet,
@@ -165,12 +168,14 @@ def snapshot(inventory: Inventory, listing: Listing, text: str, identity: Identi
     config = inventory.config or Config()
     # Defaults are no config that anybody wrote: they need no keeping.
     written = inventory.config is not None and bool(text)
+    listed = listing.devices()
     return State(
         identity=identity,
         boot=inventory.boot,
         config_text=text if written else None,
         config_source=config.source if written else "",
         known=tuple(_slim(known) for known in inventory.known.values()),
+        former={each: inventory.former[each] for each in inventory.former if each in listed},
         targets=dict(listing.targets),
         units={
             name: {device: _units(shelf) for device, shelf in row.items()}

@@ -34,7 +34,7 @@ class ShareRule:
 
     Attributes:
         resource: the resource whose devices it shares; None means every
-            whole-device resource of the node (``replicas`` at block level).
+            resource of the node (``replicas`` at block level).
         replicas: units per device, 1 to 65,536; 1 lists the plain device id.
         rename: the name the units are listed under; None keeps ``resource``.
         rename_suffix: ``.shared`` under ``renameByDefault``, added where ``rename`` is None.

@@ -168,7 +168,7 @@ class TimeSlicing(Block):
     )
     replicas: Replicas | None = key(
         default=None,
-        why="Units per device, 1 to 65,536, for every whole-device resource of the node. "
+        why="Units per device, 1 to 65,536, for every resource of the node. "
         "Default none. The short form of resources; write one of the two.",
     )
     resources: (

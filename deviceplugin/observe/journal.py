@@ -42,6 +42,8 @@ class Journal:
                 _served(event)
             case ev.StateKept():
                 _state(event)
+            case ev.HardwareChanged(what=what):
+                logger.info("hardware changed, looking at it again", extra={"what": what})
             case ev.WasReset(witness=""):
                 logger.info("device was reset", extra={"device": event.device or "all"})
             case _:

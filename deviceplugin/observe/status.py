@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from deviceplugin import events as ev
+from deviceplugin.faults import against
 from deviceplugin.model import BackendState, Device, DeviceId, Fault, ResourceName, Unit, Views
 from deviceplugin.observe.service import Service, serve
 
@@ -128,7 +129,7 @@ UnitCounts: TypeAlias = Mapping[str, int]
 
 HEALTHY = "healthy"
 UNHEALTHY = "unhealthy"
-STATES = (HEALTHY, UNHEALTHY, "draining", "withdrawn", "missing", "holders unknown")
+STATES = (HEALTHY, UNHEALTHY, "draining", "withdrawn", "missing", "holders unknown", "held back")
 """States of units: health, then the reasons why an id that is no longer served stays listed."""
 
 
@@ -199,7 +200,7 @@ def apply(status: Status, event: ev.Event) -> Status:  # noqa: C901 - one flat c
             status = replace(status, lock=_lock(event))
         case ev.StateKept():
             status = replace(status, state_problem=event.problem)
-        case ev.SeenGood() | ev.WasReset():
+        case ev.SeenGood() | ev.WasReset() | ev.HardwareChanged():
             pass
         case _:
             assert_never(event)
@@ -219,7 +220,7 @@ def health(
 ) -> tuple[DeviceHealth, ...]:
     """Verdicts for ``with_views``: devices by index, then the missing ones by id. Pure."""
     present = sorted(devices, key=lambda device: (device.index, device.id))
-    judged = [_judge(device, faults.get(device.id)) for device in present]
+    judged = [_judge(device, against(device, faults)) for device in present]
     gone = sorted(set(missing) - {device.id for device in present})
     return (*judged, *(_missed(device, faults.get(device)) for device in gone))
 

@@ -13,14 +13,12 @@ from deviceplugin.model import DeviceId, ResourceName
 from deviceplugin.sharing.claims import Held, by_device
 from deviceplugin.sharing.fade import Moment, Row, fade
 from deviceplugin.sharing.listing import WANTED, Listing, Mark, Shelf
-from deviceplugin.sharing.plan import Plan, Target, Unmet
+from deviceplugin.sharing.plan import Plan, Target, Unmet, shortened
 from deviceplugin.sharing.survivors import survivors
 
 LEFT_OUT = "the config leaves it out"
 UNKNOWN = "no device of this node has this id"
-
-_SHOWN = 3
-"""Devices named in a line about waiting; the rest are counted."""
+DIVIDED = "its GPU is divided otherwise now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +28,10 @@ class Case:
     Attributes:
         target: None for a device that this node does not know.
         found: False for one that is known and missing.
+        replaced: it is no more, because its physical device is divided otherwise.
         shelves: what is listed of it.
         held: what pods hold of it, names included under which we list nothing.
+        former: what is listed or held of the devices that its physical device was before.
 
     """
 
@@ -41,6 +41,8 @@ class Case:
     shelves: Mapping[ResourceName, Shelf]
     held: Held
     moment: Moment
+    former: tuple[Row, ...] = ()
+    replaced: bool = False
 
     def row(self, name: ResourceName) -> Row:
         """Its units under one name."""
@@ -84,7 +86,9 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
     # Pods of a predecessor, or of a state that is lost, hold devices under names that we do
     # not list. An id names its device: under any name of our domain that device is taken.
     names = dict.fromkeys([*listing.shelves, *plan.resources, *_defaults(inventory)])
-    held = by_device(inventory.holders.held(now), names, inventory.known)
+    ours = {**inventory.known, **inventory.former}
+    held = by_device(inventory.holders.held(now), names, ours)
+    former = _former(listing, held, inventory)
     for device in {**plan.targets, **listing.devices(), **held}:
         target = plan.targets.get(device)
         yield Case(
@@ -94,7 +98,33 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
             shelves=listing.of_device(device),
             held=held.get(device, {}),
             moment=moment,
+            former=former.get(inventory.known[device].device.physical, ())
+            if device in inventory.known
+            else (),
+            replaced=device in inventory.former,
         )
+
+
+def _former(
+    listing: Listing, held: Mapping[DeviceId, Held], inventory: Inventory
+) -> dict[DeviceId, tuple[Row, ...]]:
+    """By physical device: the units of what it was before, as long as they are listed or held."""
+    rows: dict[DeviceId, tuple[Row, ...]] = {}
+    for device, physical in inventory.former.items():
+        shelves, claims = listing.of_device(device), held.get(device, {})
+        rows[physical] = (
+            *rows.get(physical, ()),
+            *(
+                Row(
+                    name=name,
+                    device=device,
+                    shelf=shelves.get(name, {}),
+                    held=claims.get(name, frozenset()),
+                )
+                for name in dict.fromkeys([*shelves, *claims])
+            ),
+        )
+    return rows
 
 
 def _defaults(inventory: Inventory) -> Iterator[ResourceName]:
@@ -106,7 +136,8 @@ def settle(case: Case) -> Settled:
     names = dict.fromkeys([*case.shelves, *case.held])
     target = case.target
     if target is None:
-        return Settled(shelves={name: _faded(case.row(name), UNKNOWN, case) for name in names})
+        cause = DIVIDED if case.replaced else UNKNOWN
+        return Settled(shelves={name: _faded(case.row(name), cause, case) for name in names})
     cause = f"the device is listed as {target.resource} now"
     old = {name: _faded(case.row(name), cause, case) for name in names if name != target.resource}
     waits = _waits(case, target, old)
@@ -141,17 +172,20 @@ def _frozen(case: Case) -> Settled:
 def _waits(case: Case, target: Target, old: Mapping[ResourceName, Shelf]) -> str:
     """Why the device cannot be listed under its name yet; "" when it can."""
     holding = sorted(name for name in old if case.held.get(name))
+    holding += sorted(row.device for row in case.former if row.held)
     if holding:
         return f"pods hold the device as {', '.join(holding)}"
     left = [mark for shelf in old.values() for mark in shelf.values()]
+    left += [mark for row in case.former for mark in row.shelf.values()]
     if not left or _has_moved(case, target):
         return ""
+    was = ", ".join([*sorted(old), *sorted({row.device for row in case.former})])
     if not case.moment.holders.known:
-        return f"holders unknown, so it may be in use as {', '.join(sorted(old))}"
+        return f"holders unknown, so it may be in use as {was}"
     # An answer asked for while the old name was still Healthy proves nothing.
     if case.moment.holders.begun > _latest(left):
         return ""
-    return f"PodResources has yet to show it free as {', '.join(sorted(old))}"
+    return f"PodResources has yet to show it free as {was}"
 
 
 def _has_moved(case: Case, target: Target) -> bool:
@@ -163,8 +197,5 @@ def _latest(marks: Iterable[Mark]) -> float:
 
 
 def _waiting(target: Target, why: str, devices: list[DeviceId]) -> Unmet:
-    named = ", ".join(devices[:_SHOWN])
-    more = f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else ""
-    return Unmet(
-        where=target.where, resource=target.resource, reason=f"{named}{more} must wait: {why}"
-    )
+    reason = f"{shortened(devices)} must wait: {why}"
+    return Unmet(where=target.where, resource=target.resource, reason=reason)

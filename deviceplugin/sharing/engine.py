@@ -9,7 +9,8 @@ from deviceplugin.sharing.drain import step
 from deviceplugin.sharing.fit import fit
 from deviceplugin.sharing.listing import Listing
 from deviceplugin.sharing.plan import Unmet, plan
-from deviceplugin.sharing.views import Deliver, views
+from deviceplugin.sharing.vendor import Vendor
+from deviceplugin.sharing.views import views
 
 NOTHING = Listing()
 """Before the first list."""
@@ -35,7 +36,7 @@ class Outcome:
     wake_at: float | None = None
 
 
-def advance(inventory: Inventory, listing: Listing, now: float, delivery: Deliver) -> Outcome:
+def advance(inventory: Inventory, listing: Listing, now: float, vendor: Vendor) -> Outcome:
     """The next list and all that follows from it. Pure; call it when an event or time asks.
 
     Without a config nothing is listed. When the *first* list is due is the caller's
@@ -43,9 +44,9 @@ def advance(inventory: Inventory, listing: Listing, now: float, delivery: Delive
     """
     if inventory.config is None:
         return Outcome(listing=listing)
-    planned = fit(plan(inventory), listing, inventory)
+    planned = fit(plan(inventory, vendor.arrange), listing)
     after = step(listing, planned, inventory, now)
-    shown = views(planned, after, inventory, delivery)
+    shown = views(planned, after, inventory, vendor.deliver)
     leaving = [mark.since for device, mark in after.leaving() if _can_drain(device, inventory)]
     return Outcome(
         listing=after,

@@ -7,7 +7,6 @@ Units that are only being withdrawn count too: they are in the message.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from deviceplugin.inventory import Inventory
 from deviceplugin.model import Device, DeviceId, ResourceName
 from deviceplugin.sharing.ids import WHOLE
 from deviceplugin.sharing.listing import Listing
@@ -31,9 +30,9 @@ class Weight:
         )
 
 
-def fit(plan: Plan, listing: Listing, inventory: Inventory) -> Plan:
+def fit(plan: Plan, listing: Listing) -> Plan:
     """The plan, with resources that do not fit at their last targets, at first unshared. Pure."""
-    devices = inventory.all_devices()
+    devices = plan.devices
     targets = dict(plan.targets)
     unmet: dict[Unmet, None] = {}
     # Falling back may load another name, so look again; each name can fall back once.

@@ -4,13 +4,17 @@ A config is valid or not by its text alone. What only this node can tell, a devi
 is not there, makes an entry unmet: the rest is served, and it heals by itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deviceplugin.config.rules import Config, ShareRule
 from deviceplugin.inventory import Inventory
-from deviceplugin.model import AllocationRules, Device, DeviceId, ResourceName
+from deviceplugin.model import AllocationRules, Arrangement, Device, DeviceId, ResourceName
 from deviceplugin.sharing.select import select
+from deviceplugin.sharing.vendor import Arrange, as_found
+
+_SHOWN = 3
+"""Devices named in one line; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,17 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Targets of all known devices, in the order of their indexes."""
+    """What each known device is to be, in the order of their indexes.
+
+    Attributes:
+        devices: by id, ``resource`` as the config arranges it.
+        held_back: why a device has no healthy unit although nothing is wrong with it.
+
+    """
 
     targets: Mapping[DeviceId, Target] = field(default_factory=dict)
+    devices: Mapping[DeviceId, Device] = field(default_factory=dict)
+    held_back: Mapping[DeviceId, str] = field(default_factory=dict)
     unmet: tuple[Unmet, ...] = ()
     allocation: AllocationRules = field(default_factory=AllocationRules)
 
@@ -61,20 +73,39 @@ class Plan:
         return replace(self.allocation, fail_requests_greater_than_one=False)
 
 
-def plan(inventory: Inventory) -> Plan:
+def plan(inventory: Inventory, arrange: Arrange = as_found) -> Plan:
     """Apply the config's entries to the devices known here. Pure."""
-    devices = inventory.all_devices()
-    targets = {each: unshared(device) for each, device in devices.items()}
-    unmet: list[Unmet] = []
     config = inventory.config or Config()
+    arranged = arrange(config, tuple(inventory.all_devices().values()))
+    devices = {device.id: device for device in arranged.devices}
+    targets = {each: unshared(device) for each, device in devices.items()}
+    unmet = list(_held_back(arranged))
     for rule in config.rules:
         unmet += _apply(rule, devices.values(), targets)
     return Plan(
         targets=targets,
+        devices=devices,
+        held_back=arranged.held_back,
         # Before the first scan nothing is known to be absent.
         unmet=tuple(unmet) if inventory.scanned else (),
         allocation=config.allocation,
     )
+
+
+def _held_back(arranged: Arrangement) -> Iterator[Unmet]:
+    groups: dict[tuple[ResourceName, str], list[DeviceId]] = {}
+    for device in arranged.devices:
+        if why := arranged.held_back.get(device.id):
+            groups.setdefault((device.resource, why), []).append(device.id)
+    for (resource, why), ids in groups.items():
+        reason = f"{shortened(ids)} held back: {why}"
+        yield Unmet(where="", resource=resource, reason=reason)
+
+
+def shortened(ids: Sequence[str]) -> str:
+    """Name the first few devices and count the rest, for one line."""
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return f"{', '.join(ids[:_SHOWN])}{more}"
 
 
 def unshared(device: Device) -> Target:
@@ -86,7 +117,7 @@ def _apply(
     rule: ShareRule, devices: Iterable[Device], targets: dict[DeviceId, Target]
 ) -> list[Unmet]:
     candidates = [device for device in devices if _is_of(rule, device)]
-    asked = rule.resource or "every resource of whole devices"
+    asked = rule.resource or "every resource"
 
     def unmet(reason: str) -> Unmet:
         return Unmet(where=rule.where, resource=asked, reason=reason)
@@ -104,9 +135,7 @@ def _apply(
 
 
 def _is_of(rule: ShareRule, device: Device) -> bool:
-    if rule.resource is None:
-        return device.parent is None
-    return device.resource == rule.resource
+    return rule.resource in (None, device.resource)
 
 
 def _target(rule: ShareRule, device: Device) -> Target:

@@ -1,12 +1,12 @@
 """The list as the RPCs need it: units with their health and NUMA node, and their devices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from deviceplugin.config.rules import Config
+from deviceplugin.faults import against
 from deviceplugin.inventory import GONE, Inventory
 from deviceplugin.model import (
-    Delivery,
     Device,
     DeviceId,
     Fault,
@@ -18,9 +18,7 @@ from deviceplugin.model import (
 from deviceplugin.sharing.ids import unit_id
 from deviceplugin.sharing.listing import Listing, Shelf
 from deviceplugin.sharing.plan import Plan
-
-Deliver = Callable[[Config, Sequence[Device]], Delivery]
-"""How a vendor hands out devices: ``Backend.delivery``."""
+from deviceplugin.sharing.vendor import Deliver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +27,16 @@ class Health:
 
     inventory: Inventory
     verdict: Mapping[DeviceId, Fault]
+    held_back: Mapping[DeviceId, str]
 
     def of(self, device: DeviceId) -> str:
         """Why no unit of this device can work."""
         if self.inventory.backend in GONE:
             return _stated(self.inventory.backend.value, self.inventory.backend_detail)
         # A lost GPU is also missing from the scan; people want to read why.
-        return self._fault(device) or self._absent(device)
+        wrong = self._fault(device) or self._absent(device)
+        why = self.held_back.get(device)
+        return wrong or (f"held back: {why}" if why else "")
 
     def _absent(self, device: DeviceId) -> str:
         if device in self.inventory.devices:
@@ -48,22 +49,21 @@ class Health:
         return "missing: the device is not found"
 
     def _fault(self, device: DeviceId) -> str:
-        found = self.inventory.devices.get(device)
-        parent = found.parent if found else None
-        fault = self.verdict.get(device) or (self.verdict.get(parent) if parent else None)
+        known = self.inventory.known.get(device)
+        fault = against(known.device, self.verdict) if known else self.verdict.get(device)
         return _stated(fault.kind, fault.detail) if fault else ""
 
 
 def views(plan: Plan, listing: Listing, inventory: Inventory, delivery: Deliver) -> Views:
     """Overlay health and topology on the list; a resource with nothing left stays. Pure."""
     config = inventory.config or Config()
-    order = inventory.all_devices()
-    health = Health(inventory=inventory, verdict=inventory.verdict())
+    order = plan.devices
+    health = Health(inventory=inventory, verdict=inventory.verdict(), held_back=plan.held_back)
     shown: dict[ResourceName, ResourceView] = {}
     for name, row in listing.shelves.items():
         known = {each: order[each] for each in order if each in row}
         here = {each: known[each] for each in known if each in inventory.devices}
-        delivered = delivery(config, tuple(here.values()))
+        delivered = delivery(config, name, tuple(here.values()))
         # Once one unit has a node the kubelet never counts those without: all or none.
         has_numa = all(each.numa_node is not None for each in (here or known).values())
         overlay = _Overlay(health=health, unmet=delivered.unmet, has_numa=has_numa)
@@ -73,6 +73,7 @@ def views(plan: Plan, listing: Listing, inventory: Inventory, delivery: Deliver)
             devices=here,
             delivery=delivered,
             rules=plan.rules(name),
+            links=inventory.links,
         )
     return shown
 

@@ -22,6 +22,7 @@ from deviceplugin.inventory import Inventory, apply
 from deviceplugin.model import BackendState, ContainerEdits, ResourceView, UnitId
 from deviceplugin.sharing import engine
 from deviceplugin.sharing.drain import Listing
+from deviceplugin.sharing.vendor import of as vendor_of
 
 IO = ("open", "os.listdir", "os.scandir", "socket.connect", "subprocess.Popen", "ctypes.dlopen")
 
@@ -58,7 +59,7 @@ def view_of(subject: Backend) -> ResourceView:
     scanned = Scanned(scan=subject.discover(), seconds=0.0, at=1.0)
     inventory = apply(Inventory(), ConfigAccepted(config=config, text="", at=0.0))
     inventory = apply(inventory, scanned)
-    outcome = engine.advance(inventory, Listing(), 1.0, subject.delivery)
+    outcome = engine.advance(inventory, Listing(), 1.0, vendor_of(subject))
     (view,) = outcome.views.values()
     return view
 
@@ -150,10 +151,10 @@ def test_delivery_is_pure(subject: Backend) -> None:
     """Choosing and using a delivery touches nothing, and equal questions get equal answers."""
     config, devices = default_config(subject.vendor), subject.discover().devices
     with listening() as heard:
-        delivery = subject.delivery(config, devices)
+        delivery = subject.delivery(config, devices[0].resource, devices)
         edits = delivery.edits(devices)
     assert heard == []
-    assert subject.delivery(config, list(devices)) == delivery
+    assert subject.delivery(config, devices[0].resource, list(devices)) == delivery
     assert delivery.edits(list(devices)) == edits
     with pytest.raises(FrozenInstanceError):
         delivery.unmet = "changed"  # type: ignore[misc]
@@ -162,7 +163,8 @@ def test_delivery_is_pure(subject: Backend) -> None:
 def test_edits_hold_nothing_twice(subject: Backend) -> None:
     """Each mount and node of a container comes once, with absolute paths."""
     devices = subject.discover().devices
-    edits = subject.delivery(default_config(subject.vendor), devices).edits(devices)
+    config = default_config(subject.vendor)
+    edits = subject.delivery(config, devices[0].resource, devices).edits(devices)
     assert edits != ContainerEdits()
     assert edits | edits == edits
     paths = [node.container_path for node in edits.device_nodes]
@@ -174,7 +176,7 @@ def test_edits_hold_nothing_twice(subject: Backend) -> None:
 def test_edits_differ_by_device(subject: Backend) -> None:
     """What one device's container gets tells it from another's."""
     first, second, *_ = subject.discover().devices
-    delivery = subject.delivery(default_config(subject.vendor), (first, second))
+    delivery = subject.delivery(default_config(subject.vendor), first.resource, (first, second))
     assert delivery.edits((first,)) != delivery.edits((second,))
 
 

@@ -118,7 +118,8 @@ def test_health_at_rest(backend: NvidiaBackend) -> None:
 def test_device_nodes_open(backend: NvidiaBackend) -> None:
     """Each device node of an answer is a character device that can be opened as it is given."""
     devices = backend.discover().devices
-    nodes = backend.delivery(default_config("nvidia"), devices).edits(devices).device_nodes
+    delivery = backend.delivery(default_config("nvidia"), devices[0].resource, devices)
+    nodes = delivery.edits(devices).device_nodes
     if not nodes:
         pytest.skip("no device node of the driver is visible here: none is handed out")
     assert f"/dev/nvidia{devices[0].attributes['minor']}" in {node.host_path for node in nodes}

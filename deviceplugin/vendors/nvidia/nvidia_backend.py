@@ -9,7 +9,7 @@ from deviceplugin.backend import BackendOptions, BackendUnavailableError, Source
 from deviceplugin.config.nvidia_options import NvidiaFlags
 from deviceplugin.config.rules import Config
 from deviceplugin.events import Scan
-from deviceplugin.model import BackendState, Delivery, Device
+from deviceplugin.model import BackendState, Delivery, Device, ResourceName
 from deviceplugin.vendors.nvidia import discover
 from deviceplugin.vendors.nvidia.calls import Calls, Limits, TimedNvml
 from deviceplugin.vendors.nvidia.delivery import delivery
@@ -90,8 +90,11 @@ class NvidiaBackend:
             PollSource(door=self.door, health=self.health),
         )
 
-    def delivery(self, config: Config, devices: Sequence[Device]) -> Delivery:
-        """How to hand GPUs out under the flags of this config."""
+    def delivery(
+        self, config: Config, resource: ResourceName, devices: Sequence[Device]
+    ) -> Delivery:
+        """How to hand GPUs out under the flags of this config; the same for every name."""
+        del resource
         flags = config.flags if isinstance(config.flags, NvidiaFlags) else NvidiaFlags()
         return delivery(flags, devices)
 

@@ -78,9 +78,11 @@ class SampleBackend:
         """Return the poll."""
         yield SamplePoll(folder=self.options.devfs / "sample", seconds=self.options.poll_seconds)
 
-    def delivery(self, config: Config, devices: Sequence[Device]) -> Delivery:
+    def delivery(
+        self, config: Config, resource: ResourceName, devices: Sequence[Device]
+    ) -> Delivery:
         """Hand cards out; nothing in the config or on the node changes how."""
-        del config, devices
+        del config, resource, devices
         return SampleDelivery()
 
 

@@ -63,7 +63,8 @@ def test_containers_get_the_null_device(make: Make) -> None:
     """Each device node is handed out under its own name, with /dev/null behind it."""
     vendor = make("a100x4")
     devices = vendor.discover().devices
-    edits = vendor.delivery(default_config("nvidia"), devices).edits(devices[:1])
+    delivery = vendor.delivery(default_config("nvidia"), devices[0].resource, devices)
+    edits = delivery.edits(devices[:1])
     paths = {node.container_path: node.host_path for node in edits.device_nodes}
     assert "/dev/nvidia0" in paths
     assert set(paths.values()) == {HOST_NODE}

@@ -19,6 +19,7 @@ from deviceplugin.model import (
     Views,
 )
 from deviceplugin.sharing.engine import NOTHING, Outcome, advance
+from deviceplugin.sharing.vendor import Arrange, Vendor, as_found
 
 GPU = ResourceName("nvidia.com/gpu")
 
@@ -55,6 +56,7 @@ class Node:
     inventory: Inventory = field(default_factory=lambda: Inventory(boot="boot-1"))
     now: float = 1000.0
     unmet: str = ""
+    arrange: Arrange = as_found
     outcome: Outcome = field(default_factory=lambda: Outcome(listing=NOTHING))
     pods: dict[str, set[str]] = field(default_factory=dict)
 
@@ -66,10 +68,17 @@ class Node:
 
     def plan(self) -> "Node":
         """Make the next list."""
-        self.outcome = advance(self.inventory, self.outcome.listing, self.now, self._deliver)
+        self.outcome = advance(self.inventory, self.outcome.listing, self.now, self.vendor)
         return self
 
-    def _deliver(self, _config: Config, devices: Sequence[Device]) -> Handed:
+    @property
+    def vendor(self) -> Vendor:
+        """How these devices are handed out and arranged."""
+        return Vendor(deliver=self._deliver, arrange=self.arrange)
+
+    def _deliver(
+        self, _config: Config, _resource: ResourceName, devices: Sequence[Device]
+    ) -> Handed:
         return Handed(devices=tuple(device.id for device in devices), unmet=self.unmet)
 
     def tick(self, seconds: float) -> "Node":

@@ -131,13 +131,13 @@ def test_nothing_is_unmet_before_the_first_scan(bare_node: Callable[..., Any]) -
     assert list(map(str, node.outcome.unmet)) == [f"a: {GPU}: no device of {GPU} is on this node"]
 
 
-def test_shorthand_shares_whole_devices_only(
+def test_shorthand_shares_every_resource(
     bare_node: Callable[..., Any], device: Callable[..., Device]
 ) -> None:
-    """Partitions are not meant by "every resource of whole devices"."""
+    """The short form means each resource that is there, those of partitions too."""
     part = device(1, parent="GPU-0", resource="nvidia.com/mig-1g.5gb")
     node = bare_node().config(rule(3, None)).scan(device(0), part)
-    assert shape(node) == {"GPU-0": (GPU, 3), "GPU-1": ("nvidia.com/mig-1g.5gb", 1)}
+    assert shape(node) == {"GPU-0": (GPU, 3), "GPU-1": ("nvidia.com/mig-1g.5gb", 3)}
 
 
 def test_missing_device_keeps_its_place(new_node: Callable[..., Any]) -> None:

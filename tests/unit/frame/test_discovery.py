@@ -8,7 +8,7 @@ from deviceplugin.backend import BackendUnavailableError
 from deviceplugin.config.rules import Config
 from deviceplugin.discovery import Discovery
 from deviceplugin.events import BackendChanged, Event, Scan, Scanned
-from deviceplugin.model import BackendState, Delivery, Device
+from deviceplugin.model import BackendState, Delivery, Device, ResourceName
 
 MISSING = BackendUnavailableError(BackendState.NO_DRIVER, "not loaded")
 
@@ -34,7 +34,9 @@ class Scripted:
         """Give none."""
         return ()
 
-    def delivery(self, config: Config, devices: Sequence[Device]) -> Delivery:
+    def delivery(
+        self, config: Config, resource: ResourceName, devices: Sequence[Device]
+    ) -> Delivery:
         """Never asked here."""
         raise NotImplementedError
 

@@ -206,6 +206,7 @@ def test_units_are_counted_by_state(fold: Fold, make_views: MakeViews) -> None:
         "e": "missing",
         "f": "holders unknown",
         "g": "waiting for CDI spec /etc/cdi",
+        "h": "held back: single serves one kind",
     }
     status = with_views(fold(), make_views(reasons), devices=(), unmet=("x",))
     assert status.listed
@@ -217,6 +218,7 @@ def test_units_are_counted_by_state(fold: Fold, make_views: MakeViews) -> None:
         "withdrawn": 1,
         "missing": 1,
         "holders unknown": 1,
+        "held back": 1,
     }
 
 
