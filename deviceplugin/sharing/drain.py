@@ -171,8 +171,8 @@ def _frozen(case: Case) -> Settled:
 
 def _waits(case: Case, target: Target, old: Mapping[ResourceName, Shelf]) -> str:
     """Why the device cannot be listed under its name yet; "" when it can."""
-    holding = sorted(name for name in old if case.held.get(name))
-    holding += sorted(row.device for row in case.former if row.held)
+    holding = sorted(str(name) for name in old if case.held.get(name))
+    holding += sorted(str(row.device) for row in case.former if row.held)
     if holding:
         return f"pods hold the device as {', '.join(holding)}"
     left = [mark for shelf in old.values() for mark in shelf.values()]
