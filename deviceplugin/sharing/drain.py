@@ -6,7 +6,7 @@ exceed the target; the number of Healthy units never dips on the way to a larger
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deviceplugin.inventory import Inventory
 from deviceplugin.model import DeviceId, ResourceName
@@ -88,7 +88,7 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
     names = dict.fromkeys([*listing.shelves, *plan.resources, *_defaults(inventory)])
     ours = {**inventory.known, **inventory.former}
     held = by_device(inventory.holders.held(now), names, ours)
-    former = _former(listing, held, inventory)
+    former = _former(listing, held, inventory, moment)
     for device in {**plan.targets, **listing.devices(), **held}:
         target = plan.targets.get(device)
         yield Case(
@@ -106,24 +106,17 @@ def _cases(listing: Listing, plan: Plan, inventory: Inventory, now: float) -> It
 
 
 def _former(
-    listing: Listing, held: Mapping[DeviceId, Held], inventory: Inventory
+    listing: Listing, held: Mapping[DeviceId, Held], inventory: Inventory, moment: Moment
 ) -> dict[DeviceId, tuple[Row, ...]]:
     """By physical device: the units of what it was before, as long as they are listed or held."""
     rows: dict[DeviceId, tuple[Row, ...]] = {}
     for device, physical in inventory.former.items():
         shelves, claims = listing.of_device(device), held.get(device, {})
-        rows[physical] = (
-            *rows.get(physical, ()),
-            *(
-                Row(
-                    name=name,
-                    device=device,
-                    shelf=shelves.get(name, {}),
-                    held=claims.get(name, frozenset()),
-                )
-                for name in dict.fromkeys([*shelves, *claims])
-            ),
-        )
+        for name in dict.fromkeys([*shelves, *claims]):
+            slots = claims.get(name, frozenset())
+            row = Row(name=name, device=device, shelf=shelves.get(name, {}), held=slots)
+            left = replace(row, shelf=fade(row, row.slots(), DIVIDED, moment))
+            rows[physical] = (*rows.get(physical, ()), left)
     return rows
 
 

@@ -13,7 +13,7 @@ from deviceplugin import events as ev
 from deviceplugin import state
 from deviceplugin.config.rules import FirstDevices, ShareRule
 from deviceplugin.inventory import apply
-from deviceplugin.model import ResourceName
+from deviceplugin.model import Device, DeviceId, ResourceName
 from deviceplugin.sharing.engine import Outcome
 from deviceplugin.sharing.ids import slot_of
 
@@ -45,6 +45,7 @@ OPS = st.lists(
         st.tuples(st.just("both"), st.integers(0, 4)),
         st.tuples(st.just("unplug"), _draw),
         st.tuples(st.just("plug"), _draw),
+        st.tuples(st.just("divide"), _draw),
     ),
     max_size=40,
 )
@@ -56,7 +57,7 @@ class World:
     def __init__(self, node: Any) -> None:
         """Begin with whole GPUs and an answer."""
         self.node = node
-        self.gpus = node.devices
+        self.gpus = self.whole = node.devices
         self.asked: list[ev.HoldersAnswered] = []
         self.stale = node.views
         self.held: set[tuple[str, str]] = set()
@@ -215,9 +216,19 @@ class World:
         )
 
     def unplug(self, draw: int) -> None:
-        """A scan does not find one GPU."""
-        gone = self.gpus[draw % GPUS]
+        """A scan does not find one GPU, or one partition."""
+        gone = self.gpus[draw % len(self.gpus)]
         self.node.scan(*(each for each in self.gpus if each is not gone))
+
+    def divide(self, draw: int) -> None:
+        """A GPU is divided in two, or made whole again, whoever holds it."""
+        number = draw % GPUS
+        whole = self.whole[number]
+        mine = [each for each in self.gpus if each.physical == whole.id]
+        divided = [_part(whole, 0), _part(whole, 1)] if mine == [whole] else [whole]
+        rest = [each for each in self.gpus if each.physical != whole.id]
+        self.gpus = tuple(sorted([*rest, *divided], key=lambda each: (each.index, each.id)))
+        self.node.scan(*self.gpus)
 
     def plug(self, _draw: int) -> None:
         """A scan finds all GPUs."""
@@ -262,6 +273,23 @@ class World:
             assert not (mine and elsewhere), "given out anew while held under an old name"
             free = [unit for _, unit in mine if unit not in taken]
             assert len(free) <= max(0, target.replicas - len(taken)), "too many free units"
+            before = self._held_as_before(device, held)
+            assert not (mine and before), "given out anew while held as it was divided before"
+
+    def _held_as_before(self, device: str, held: Any) -> list[str]:
+        former = self.node.inventory.former
+        known = self.node.inventory.known.get(device)
+        return [
+            unit
+            for units in held.values()
+            for unit in units
+            if known and former.get(slot_of(unit)[0]) == known.device.physical
+        ]
+
+
+def _part(whole: Device, number: int) -> Device:
+    part = DeviceId(f"{whole.id}-p{number}")
+    return replace(whole, id=part, parent=whole.id, layout="halves")
 
 
 @given(ops=OPS)
