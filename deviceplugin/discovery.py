@@ -46,9 +46,9 @@ class Discovery:
             self._asked.clear()
             if self._scan(emit):
                 retry = FIRST_RETRY
-                self._asked.wait(self.rescan)
+                self._rest(self.rescan, stop)
             else:
-                self._asked.wait(retry)
+                self._rest(retry, stop)
                 retry = min(retry * 2, self.retry_limit)
 
     def _scan(self, emit: Emit) -> bool:
@@ -65,6 +65,11 @@ class Discovery:
         self._say(BackendState.READY, "", emit)
         emit(Scanned(scan=scan, seconds=now - begun, at=now))
         return True
+
+    def _rest(self, seconds: float, stop: threading.Event) -> None:
+        # Whoever stops us sets the flag first and asks then: one of the two is seen.
+        if not stop.is_set():
+            self._asked.wait(seconds)
 
     def _say(self, state: BackendState, detail: str, emit: Emit) -> None:
         if self._said != (state, detail):

@@ -79,3 +79,19 @@ def test_a_scan_under_way_can_be_seen_from_outside() -> None:
     discovery.run(lambda _event: None, backend.stop)
     assert seen == [5.0]
     assert discovery.busy_since is None
+
+
+def test_a_scan_that_is_asked_for_comes_at_once() -> None:
+    """A change seen during a scan, too, is looked at without waiting for the next round."""
+    discovery: Discovery | None = None
+
+    class Asking(Scripted):
+        def discover(self) -> Scan:
+            assert discovery is not None
+            discovery.soon()
+            return super().discover()
+
+    backend = Asking([Scan(), Scan(), Scan()])
+    discovery = Discovery(backend=backend, rescan=3600, retry_limit=3600)  # type: ignore[arg-type]
+    discovery.run(lambda _event: None, backend.stop)
+    assert backend.answers == []
