@@ -28,7 +28,7 @@ _KEPT = ("PATH", "HOME", "LANG", "VIRTUAL_ENV")
 
 
 class Process:
-    """``deviceplugin run nvidia``.
+    """``deviceplugin run VENDOR``.
 
     Attributes:
         begun: when it was started, in seconds of CLOCK_MONOTONIC.
@@ -83,10 +83,11 @@ class Ours:
 
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, vendor: str = "nvidia") -> None:
         self.processes: list[Process] = []
         self._root = root
-        self._config = root / "config" / "nvidia.yaml"
+        self._vendor = vendor
+        self._config = root / "config" / f"{vendor}.yaml"
         self._control = root / "control"
         self._config.parent.mkdir()
         self._control.touch()
@@ -94,7 +95,7 @@ class Ours:
     def start(self, *flags: str, machine: str | Path = "h100x8", **timings: float) -> Process:
         """Start a process; ``timings`` are those of ``--timing``, with underscores."""
         asked = {name.replace("_", "-"): value for name, value in timings.items()}
-        command = [sys.executable, "-m", "deviceplugin", "run", "nvidia"]
+        command = [sys.executable, "-m", "deviceplugin", "run", self._vendor]
         command += ["--simulate", str(machine), "--simulate-control", str(self._control)]
         command += ["--config", str(self._config), "--state-dir", str(self._root / "state")]
         command += ["--plugin-dir", str(self._root / "device-plugins")]
@@ -115,9 +116,12 @@ class Ours:
 
     def configure(self, *entries: Mapping[str, object]) -> float:
         """Put a config with these entries of time slicing in place; returns the moment."""
-        slicing = {"timeSlicing": {"resources": entries}}
+        return self.write(sharing={"timeSlicing": {"resources": entries}})
+
+    def write(self, **keys: object) -> float:
+        """Put a config with these keys in place; returns the moment."""
         new = self._config.with_suffix(".new")
-        new.write_text(json.dumps({"version": "v1", "sharing": slicing}))
+        new.write_text(json.dumps({"version": "v1", **keys}))
         new.rename(self._config)
         return time.monotonic()
 
