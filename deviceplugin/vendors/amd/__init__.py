@@ -1,0 +1,20 @@
+"""AMD GPUs, whole and partitioned, through sysfs."""
+
+from typing import cast
+
+from deviceplugin.backend import Backend, BackendOptions
+from deviceplugin.vendors.amd.amd_backend import AmdBackend
+from deviceplugin.vendors.amd.door import AmdDoor
+from deviceplugin.vendors.amd.kfd_events import RealDoor
+from deviceplugin.vendors.amd.monitoring import Health
+
+
+def create(options: BackendOptions) -> Backend:
+    """Make the backend; ``options.driver`` is a door to a simulated driver, if any."""
+    door = RealDoor(devfs=options.devfs) if options.driver is None else _given(options.driver)
+    return AmdBackend(options=options, door=door, health=Health())
+
+
+def _given(driver: object) -> AmdDoor:
+    # Options are every vendor's, so they cannot name the type of one vendor's door.
+    return cast("AmdDoor", driver)
