@@ -145,6 +145,7 @@ def _options(settings: RunSettings, folder: Path) -> backends.BackendOptions:
     return driver.prepare(
         settings.simulate,
         folder,
+        vendor=settings.vendor,
         poll_seconds=settings.timings.health_poll,
         rescan_seconds=settings.timings.rescan,
         control=settings.simulate_control,

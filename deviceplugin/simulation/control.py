@@ -24,7 +24,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
 from deviceplugin.simulation.sections import TextInvalidError
-from deviceplugin.simulation.timeline import Step, read_line
+from deviceplugin.simulation.timeline import Gpus, Step, read_line
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _WRITES: list[type[FileSystemEvent]] = [
 class ControlFile(FileSystemEventHandler):
     """The steps of one control file; ``on_step`` is called on the watching thread."""
 
-    def __init__(self, path: Path, gpus: int, on_step: Callable[[Step], None]) -> None:
+    def __init__(self, path: Path, gpus: Gpus, on_step: Callable[[Step], None]) -> None:
         super().__init__()
         self._path = path
         self._gpus = gpus

@@ -11,10 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from deviceplugin.backend import BackendOptions
+from deviceplugin.simulation.amd_driver import SimulatedAmd
+from deviceplugin.simulation.amd_tree import AmdTree
 from deviceplugin.simulation.control import ControlFile
 from deviceplugin.simulation.machine import Machine, find
 from deviceplugin.simulation.machine_file import load
@@ -31,56 +34,118 @@ def prepare(
     machine: str,
     folder: Path,
     *,
+    vendor: str = "nvidia",
     poll_seconds: float = 1.0,
     rescan_seconds: float = 5.0,
     control: Path | None = None,
 ) -> BackendOptions:
     """Write a machine's file trees below ``folder`` and return where its parts are.
 
-    ``machine`` is a shipped name or a path. The timeline begins, and ``control`` is watched,
-    when the vendor first opens the driver; the threads end with the process.
+    ``machine`` is a shipped name or a path; only ``vendor``'s hardware is in the trees. The
+    timeline begins, and ``control`` is watched, when the vendor first opens the driver; the
+    threads end with the process.
 
     Raises:
         DevicePluginError: the machine is not there or its file is wrong.
 
     """
     hardware = load(find(machine))
-    tree = Tree(sysfs=folder / "sys", devfs=folder / "dev", machine=hardware)
-    tree.write()
-    (folder / "cdi").mkdir()
-    driver = SimulatedDriver(hardware, tree, control=control)
+    (folder / "cdi").mkdir(parents=True)
+    side = _side(hardware, vendor, sysfs=folder / "sys", devfs=folder / "dev")
+    SimulatedDriver(hardware, side, control=control)
     return BackendOptions(
-        sysfs=tree.sysfs,
-        devfs=tree.devfs,
+        sysfs=folder / "sys",
+        devfs=folder / "dev",
         # Never the host's specs: they could resolve to its real GPUs.
         cdi_dirs=(folder / "cdi",),
-        driver=driver.nvml,
+        driver=side.door,
         host_node=HOST_NODE,
         poll_seconds=poll_seconds,
         rescan_seconds=rescan_seconds,
     )
 
 
-class SimulatedDriver:
-    """Lets the steps of a machine happen, to its driver and its file trees.
+class Door(Protocol):
+    """What all simulated drivers have in common.
 
     Attributes:
-        nvml: the door for the vendor.
+        on_open: called when the vendor comes in.
 
     """
+
+    on_open: Callable[[], None]
+
+
+class Side(Protocol):
+    """One vendor's hardware: the door to its driver, and what steps do to it."""
+
+    @property
+    def vendor(self) -> str:
+        """Whose steps happen here."""
+
+    @property
+    def door(self) -> Door:
+        """What the vendor is given in ``BackendOptions.driver``."""
+
+    def apply(self, step: Step) -> None:
+        """Let a step happen now."""
+
+
+def _side(machine: Machine, vendor: str, *, sysfs: Path, devfs: Path) -> Side:
+    tree = Tree(sysfs=sysfs, devfs=devfs, machine=machine)
+    if vendor == "amd":
+        tree.write_node()
+        amd = AmdTree(sysfs=sysfs, devfs=devfs, machine=machine)
+        amd.write()
+        return AmdSide(door=SimulatedAmd(machine, amd))
+    tree.write()
+    return NvidiaSide(door=SimulatedNvml(machine), tree=tree)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaSide:
+    """NVIDIA's driver and its trees."""
+
+    door: SimulatedNvml
+    tree: Tree
+    vendor: str = "nvidia"
+
+    def apply(self, step: Step) -> None:
+        """Let a step happen now."""
+        # The bus must never show more than the driver: discovery would wait for the rest.
+        if step.verb is Verb.UNPLUG and step.gpu is not None:
+            self.tree.unplug(step.gpu)
+        self.door.apply(step)
+        if step.verb is Verb.PLUG and step.gpu is not None:
+            self.tree.plug(step.gpu)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmdSide:
+    """AMD's driver, which is its trees for the most part."""
+
+    door: SimulatedAmd
+    vendor: str = "amd"
+
+    def apply(self, step: Step) -> None:
+        """Let a step happen now."""
+        self.door.apply(step)
+
+
+class SimulatedDriver:
+    """Lets the steps of a machine happen to one vendor's hardware; others' are not its own."""
 
     def __init__(
         self,
         machine: Machine,
-        tree: Tree,
+        side: Side,
         *,
         control: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.nvml = SimulatedNvml(machine, clock=clock)
-        self.nvml.on_open = self.start
+        side.door.on_open = self.start
         self._machine = machine
-        self._tree = tree
+        self.side = side
         self._control = control
         self._clock = clock
         self._changed = threading.Condition()
@@ -109,11 +174,12 @@ class SimulatedDriver:
 
     def attach_control(self, path: Path, stop: threading.Event) -> None:
         """Let each line appended to ``path`` happen at once, until ``stop`` is set."""
-        nvidia = self._machine.nvidia
-        ControlFile(path, len(nvidia.gpus) if nvidia else 0, self.schedule).watch(stop)
+        ControlFile(path, self._machine.gpus, self.schedule).watch(stop)
 
     def schedule(self, step: Step) -> None:
         """Let a step happen ``step.at`` seconds from now: before the return when that is 0."""
+        if step.vendor != self.side.vendor:
+            return
         if step.at <= 0:
             self.apply(step)
             if step.repeat is None:
@@ -126,12 +192,7 @@ class SimulatedDriver:
     def apply(self, step: Step) -> None:
         """Let a step happen now."""
         logger.info("simulated", extra={"step": str(step)})
-        # The bus must never show more than the driver: discovery would wait for the rest.
-        if step.verb is Verb.UNPLUG and step.gpu is not None:
-            self._tree.unplug(step.gpu)
-        self.nvml.apply(step)
-        if step.verb is Verb.PLUG and step.gpu is not None:
-            self._tree.plug(step.gpu)
+        self.side.apply(step)
 
     def _run(self) -> None:
         while not self._stop.is_set():

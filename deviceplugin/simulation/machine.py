@@ -1,7 +1,7 @@
 """A simulated machine: what its YAML file says, as frozen values."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -10,6 +10,12 @@ from deviceplugin.errors import WrongUseError
 from deviceplugin.simulation.timeline import Step
 
 DEFAULT_MACHINE = "h100x8"
+
+FIRST_RENDER = 128
+"""The kernel numbers render nodes from here on."""
+
+BLOCK = 8
+"""Card and render nodes that amdgpu reserves for a GPU, one for each partition it may have."""
 
 
 class MachineNotFoundError(WrongUseError):
@@ -55,6 +61,52 @@ class Nvidia:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmdGpu:
+    """One AMD GPU.
+
+    Attributes:
+        index: on the complete machine; steps name a GPU by it.
+        memory_mib: of the whole GPU.
+        unique_id: 16 hexadecimal digits.
+        compute, memory: partition modes at the start, ``SPX`` and ``NPS1``; "" where the GPU
+            cannot be partitioned.
+        xccs: compute dies: partitions in CPX.
+        hive: GPUs of one hive are linked by XGMI; None for a GPU without.
+
+    """
+
+    index: int
+    model: str
+    memory_mib: int
+    pci_address: str
+    numa_node: int | None
+    pci_device: str
+    unique_id: str
+    compute: str = ""
+    memory: str = ""
+    xccs: int = 8
+    hive: int | None = None
+
+    @property
+    def card(self) -> int:
+        """Number of its first card node; the others of its block are for partitions."""
+        return 1 + BLOCK * self.index
+
+    @property
+    def render(self) -> int:
+        """Number of its first render node."""
+        return FIRST_RENDER + BLOCK * self.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amd:
+    """AMD's driver, and the GPUs it shows."""
+
+    driver: str
+    gpus: tuple[AmdGpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
     """What ``simulate`` does on this machine.
 
@@ -76,14 +128,30 @@ class Machine:
 
     Attributes:
         nvidia: None where not even NVIDIA's library is installed.
+        amd: None where amdgpu is not loaded.
 
     """
 
     name: str
     numa: tuple[NumaNode, ...] = ()
     nvidia: Nvidia | None = None
+    amd: Amd | None = None
     timeline: tuple[Step, ...] = ()
     demo: Demo = Demo()
+
+    @property
+    def vendors(self) -> tuple[str, ...]:
+        """Vendors with hardware here; a machine without any stands for one that lacks NVIDIA's."""
+        found = tuple(name for name, count in self.gpus.items() if count)
+        return found or ("nvidia",)
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """Number of GPUs by vendor."""
+        return {
+            "nvidia": len(self.nvidia.gpus) if self.nvidia else 0,
+            "amd": len(self.amd.gpus) if self.amd else 0,
+        }
 
 
 def shipped() -> tuple[str, ...]:

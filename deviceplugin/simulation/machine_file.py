@@ -13,6 +13,7 @@
         device: "0x2330"            # PCI device id
         numa: [0, 0, 0, 0, 1, 1, 1, 1]
         pci: ["0000:1b:00.0", …]    # default: made up
+    amd: {…}                        # see amd_file.py
     timeline: []                    # see timeline.py
     demo: {pods: 4, every: 2, timeline: []}
 """
@@ -20,14 +21,16 @@
 import re
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.simulation.amd_file import read_amd
 from deviceplugin.simulation.machine import Demo, Gpu, Machine, NumaNode, Nvidia
 from deviceplugin.simulation.sections import Report, Section, compose
-from deviceplugin.simulation.timeline import read_steps
+from deviceplugin.simulation.timeline import Gpus, read_steps
 
 MAX_GPUS = 64  # made-up PCI addresses take a bus number each, three apart
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -78,11 +81,12 @@ def _machine(top: Section, name: str) -> Machine:
     name = top.text("name", name)
     numa = _numa(top)
     nvidia = _nvidia(top.section("nvidia"), name, numa)
-    gpus = len(nvidia.gpus) if nvidia else 0
-    timeline = read_steps(list(top.sections("timeline")), gpus)
-    demo = _demo(top.section("demo"), gpus)
+    amd = read_amd(top.section("amd"), name, numa)
+    bare = Machine(name=name, numa=numa, nvidia=nvidia, amd=amd)
+    timeline = read_steps(list(top.sections("timeline")), bare.gpus)
+    demo = _demo(top.section("demo"), bare.gpus)
     top.close()
-    return Machine(name=name, numa=numa, nvidia=nvidia, timeline=timeline, demo=demo)
+    return replace(bare, timeline=timeline, demo=demo)
 
 
 def _numa(top: Section) -> tuple[NumaNode, ...]:
@@ -92,7 +96,7 @@ def _numa(top: Section) -> tuple[NumaNode, ...]:
     return tuple(NumaNode(id=number, cpus=entry) for number, entry in enumerate(cpus))
 
 
-def _demo(section: Section | None, gpus: int) -> Demo:
+def _demo(section: Section | None, gpus: Gpus) -> Demo:
     if section is None:
         return Demo()
     demo = Demo(

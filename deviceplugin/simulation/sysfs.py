@@ -1,5 +1,6 @@
 """Writes the parts of /sys and /dev that vendors look at, for a simulated machine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +26,15 @@ class Tree:
     devfs: Path
     machine: Machine
 
+    def write_node(self) -> None:
+        """Make both trees without any GPU."""
+        self.devfs.mkdir(parents=True, exist_ok=True)
+        self._write_numa()
+        (self.sysfs / "bus/pci/devices").mkdir(parents=True, exist_ok=True)
+
     def write(self) -> None:
         """Make both trees."""
-        self.devfs.mkdir(parents=True)
-        self._write_numa()
-        (self.sysfs / "bus/pci/devices").mkdir(parents=True)
+        self.write_node()
         nvidia = self.machine.nvidia
         if nvidia is None:
             return
@@ -43,7 +48,7 @@ class Tree:
         """Show a GPU on the PCI bus: complete from the moment on at which it is there."""
         gpu = self._gpu(index)
         device = self.sysfs / "devices/pci0000:00" / gpu.pci_address
-        _write(device, _pci_files(gpu))
+        write(device, _pci_files(gpu))
         link = self._on_bus(gpu)
         if not link.is_symlink():
             link.symlink_to(Path("../../../devices/pci0000:00") / gpu.pci_address)
@@ -64,9 +69,9 @@ class Tree:
         folder = self.sysfs / "devices/system/node"
         ids = ",".join(str(node.id) for node in self.machine.numa)
         with_cpus = ",".join(str(node.id) for node in self.machine.numa if node.cpus)
-        _write(folder, {"online": ids, "possible": ids, "has_cpu": with_cpus})
+        write(folder, {"online": ids, "possible": ids, "has_cpu": with_cpus})
         for node in self.machine.numa:
-            _write(folder / f"node{node.id}", {"cpulist": node.cpus})
+            write(folder / f"node{node.id}", {"cpulist": node.cpus})
 
 
 def _pci_files(gpu: Gpu) -> dict[str, str]:
@@ -78,7 +83,8 @@ def _pci_files(gpu: Gpu) -> dict[str, str]:
     }
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write attributes into a folder, as the kernel ends them: with a line feed."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(f"{text}\n", encoding="utf-8")

@@ -11,13 +11,19 @@ A step is a mapping with one verb, in a machine file's ``timeline`` or in a cont
     {at: 40, recover: 3}             GPU 3 is as good as new, without a reset; also `recover: all`
     {at: 40, reset: 3}               the same through a reset: lost for 2 s, then good
     {at: 20, unplug: 3}              GPU 3 leaves the PCI bus; `plug: 3` brings it back
-    {at: 20, driver: gone}           the driver is unloaded; `back`, or `mismatch`
+    {at: 20, driver: gone}           the driver is unloaded; `back`, or `mismatch` (NVIDIA)
+    {at: 20, ras: umc, gpu: 3}       AMD GPU 3 counts an uncorrectable error in that block
+    {at: 20, repartition: CPX/NPS4, gpu: 3}   it is divided anew; without gpu: all that can be
+
+XIDs, hanging, failing and slow calls are NVIDIA's; ``ras`` and ``repartition`` are AMD's. On
+a machine with both a step that either could mean names its ``vendor``.
 
 ``at`` is seconds since the start (since the line, in a control file); ``repeat`` does the
 step again every so many seconds.
 """
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +44,8 @@ class Verb(enum.StrEnum):
     UNPLUG = "unplug"
     PLUG = "plug"
     DRIVER = "driver"
+    RAS = "ras"
+    REPARTITION = "repartition"
 
 
 RECOVERY_ACTIONS: Mapping[str, int] = {
@@ -50,8 +58,24 @@ RECOVERY_ACTIONS: Mapping[str, int] = {
 """Words for the values of NVML's recovery action (field 230)."""
 
 DRIVER_STATES = ("gone", "back", "mismatch")
+BLOCKS = ("umc", "sdma", "gfx", "mmhub", "athub", "pcie_bif", "hdp", "xgmi_wafl", "df", "mp0")
+"""Parts of an AMD GPU that count memory errors, by the kernel's names."""
+
+PARTITION = re.compile(r"(SPX|DPX|TPX|QPX|CPX)/(NPS[1248])")
+"""Compute and memory mode of an AMD GPU."""
+
+_BOTH = frozenset({Verb.RECOVER, Verb.RESET, Verb.UNPLUG, Verb.PLUG, Verb.DRIVER})
+VERBS: Mapping[str, frozenset[Verb]] = {
+    "nvidia": _BOTH | {Verb.XID, Verb.LOST, Verb.HANG, Verb.ERROR, Verb.LATENCY, Verb.RECOVERY},
+    "amd": _BOTH | {Verb.RAS, Verb.REPARTITION},
+}
+"""What can happen to the hardware of each vendor."""
+
+Gpus = Mapping[str, int]
+"""Number of GPUs of a machine by vendor."""
+
 _OF_ONE_GPU = (Verb.LOST, Verb.RESET, Verb.UNPLUG, Verb.PLUG)
-_NEED_GPU = (Verb.XID, Verb.RECOVERY)
+_NEED_GPU = (Verb.XID, Verb.RECOVERY, Verb.RAS)
 _MAX_XID = 999
 _MAX_CODE = 999
 
@@ -62,16 +86,18 @@ class Step:
 
     Attributes:
         verb: what.
+        vendor: to whose hardware.
         gpu: to which GPU, by its index on the complete machine; None for the whole driver
             (``recover``: for everything).
         number: XID, error code, seconds of a hang, milliseconds of latency, recovery action.
-        word: the driver's new state.
+        word: the driver's new state, the block with the error, the new partition mode.
         at: seconds after the start.
         repeat: seconds until it happens again; None for once.
 
     """
 
     verb: Verb
+    vendor: str = "nvidia"
     gpu: int | None = None
     number: float = 0
     word: str = ""
@@ -91,13 +117,13 @@ class Step:
 _WITH_NUMBER = (Verb.XID, Verb.HANG, Verb.ERROR, Verb.LATENCY)
 
 
-def read_steps(sections: Sequence[Section], gpus: int) -> tuple[Step, ...]:
+def read_steps(sections: Sequence[Section], gpus: Gpus) -> tuple[Step, ...]:
     """Read steps in the order of time; what is wrong goes into the sections' report."""
     steps = [step for section in sections if (step := read_step(section, gpus))]
     return tuple(sorted(steps, key=lambda step: step.at))
 
 
-def read_line(text: str, gpus: int, *, file: str, line: int) -> Step:
+def read_line(text: str, gpus: Gpus, *, file: str, line: int) -> Step:
     """Read one step from a line of a control file.
 
     Raises:
@@ -113,16 +139,17 @@ def read_line(text: str, gpus: int, *, file: str, line: int) -> Step:
     return step
 
 
-def read_step(section: Section, gpus: int) -> Step | None:
+def read_step(section: Section, gpus: Gpus) -> Step | None:
     """Read one step; None (and a problem) where it is none."""
     at = section.number("at", 0.0)
     repeat = section.number("repeat", None, low=0.1)
     verb = _verb(section)
     if verb is None:
         return None
-    gpu, number, word = _object(section, verb, gpus)
+    vendor = _vendor(section, verb, gpus)
+    gpu, number, word = _object(section, verb, vendor, gpus.get(vendor, 0))
     section.close()
-    return Step(verb=verb, gpu=gpu, number=number, word=word, at=at, repeat=repeat)
+    return Step(verb=verb, vendor=vendor, gpu=gpu, number=number, word=word, at=at, repeat=repeat)
 
 
 def _verb(section: Section) -> Verb | None:
@@ -135,9 +162,27 @@ def _verb(section: Section) -> Verb | None:
     return None
 
 
-def _object(section: Section, verb: Verb, gpus: int) -> tuple[int | None, float, str]:
+def _vendor(section: Section, verb: Verb, gpus: Gpus) -> str:
+    """Find whose step it is: the vendor it names, else the only one that it can mean."""
+    able = [vendor for vendor, verbs in VERBS.items() if verb in verbs]
+    here = [vendor for vendor in able if gpus.get(vendor)] or able
+    if section.has("vendor"):
+        named = section.choice("vendor", here[0], tuple(VERBS))
+        if named not in able:
+            remedy = f"write {' or '.join(able)}: {named} has no step {verb}"
+            section.wrong("vendor", remedy)
+            return able[0]
+        return named
+    section.take("vendor")
+    if len(here) > 1 and all(gpus.get(vendor) for vendor in here):
+        section.missing("vendor", f"write whose GPU it is, {' or '.join(here)}")
+    return here[0]
+
+
+def _object(section: Section, verb: Verb, vendor: str, gpus: int) -> tuple[int | None, float, str]:
     if verb is Verb.DRIVER:
-        return None, 0, section.choice(verb, "", DRIVER_STATES)
+        states = DRIVER_STATES if vendor == "nvidia" else DRIVER_STATES[:2]
+        return None, 0, section.choice(verb, "", states)
     if verb is Verb.RECOVER and section.text(verb, "") == "all":
         return None, 0, ""
     if verb is Verb.RECOVER or verb in _OF_ONE_GPU:
@@ -146,7 +191,18 @@ def _object(section: Section, verb: Verb, gpus: int) -> tuple[int | None, float,
     if gpu is None and verb in _NEED_GPU and not section.has("gpu"):
         section.missing("gpu", "write the index of a GPU")
     section.take("gpu")
+    if verb is Verb.RAS:
+        return gpu, 0, section.choice(verb, BLOCKS[0], BLOCKS)
+    if verb is Verb.REPARTITION:
+        return gpu, 0, _mode(section, verb)
     return gpu, _number(section, verb), ""
+
+
+def _mode(section: Section, verb: Verb) -> str:
+    text = section.text(verb, "")
+    if not PARTITION.fullmatch(text):
+        section.wrong(verb, "write compute and memory mode, as in CPX/NPS4")
+    return text
 
 
 def _gpu(section: Section, key: str, gpus: int) -> int | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from watchdog.observers import inotify_c
 
-from deviceplugin.simulation.driver import SimulatedDriver
+from deviceplugin.simulation.driver import NvidiaSide, SimulatedDriver
 from deviceplugin.simulation.machine_file import parse
+from deviceplugin.simulation.nvml import SimulatedNvml
 from deviceplugin.simulation.sysfs import Tree
 from deviceplugin.simulation.timeline import read_line
 from deviceplugin.vendors.nvidia.door import Code, GpuEvent, NvmlError
@@ -30,13 +31,17 @@ def switch_on(tmp_path: Path) -> Iterator[Switch]:
         machine = parse(text, file="m.yaml", name="m")
         tree = Tree(sysfs=tmp_path / "sys", devfs=tmp_path / "dev", machine=machine)
         tree.write()
-        drivers.append(SimulatedDriver(machine, tree, control=control))
-        drivers[-1].nvml.open()
+        drivers.append(
+            SimulatedDriver(
+                machine, NvidiaSide(door=SimulatedNvml(machine), tree=tree), control=control
+            )
+        )
+        drivers[-1].side.door.open()
         return drivers[-1]
 
     yield switch
     for driver in drivers:
-        driver.apply(read_line("recover: all", 2, file="c", line=1))
+        driver.apply(read_line("recover: all", {"nvidia": 2}, file="c", line=1))
         driver.stop()
 
 
@@ -48,7 +53,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _apply(driver: SimulatedDriver, line: str) -> None:
-    driver.apply(read_line(line, 2, file="c", line=1))
+    driver.apply(read_line(line, {"nvidia": 2}, file="c", line=1))
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
@@ -63,10 +68,10 @@ def test_a_hang_is_of_one_gpu_and_ends_with_recovery(
 ) -> None:
     """A call to the hanging GPU waits, others go on; recovery lets it return at once."""
     driver = switch_on()
-    uuid = driver.nvml.gpu(0).uuid
+    uuid = driver.side.door.gpu(0).uuid
     _apply(driver, "{hang: 3600, gpu: 0}")
-    hanging = pool.submit(driver.nvml.check, uuid)
-    assert driver.nvml.gpu(1)
+    hanging = pool.submit(driver.side.door.check, uuid)
+    assert driver.side.door.gpu(1)
     assert not hanging.done()
     _apply(driver, "recover: 0")
     assert hanging.result(PATIENCE) is None
@@ -77,7 +82,7 @@ def test_a_hang_ends_by_itself(switch_on: Switch) -> None:
     driver = switch_on()
     _apply(driver, "hang: 0.2")
     began = time.monotonic()
-    assert driver.nvml.count() == 2
+    assert driver.side.door.count() == 2
     assert time.monotonic() - began >= 0.19
 
 
@@ -86,16 +91,16 @@ def test_latency_slows_each_call(switch_on: Switch) -> None:
     driver = switch_on()
     _apply(driver, "latency: 50")
     began = time.monotonic()
-    driver.nvml.count()
-    driver.nvml.count()
+    driver.side.door.count()
+    driver.side.door.count()
     assert time.monotonic() - began >= 0.09
 
 
 def test_an_event_wakes_the_waiting_thread(switch_on: Switch, pool: ThreadPoolExecutor) -> None:
     """A wait returns with the event as soon as it happens, long before its limit."""
     driver = switch_on()
-    uuid = driver.nvml.gpu(1).uuid
-    waiting = pool.submit(driver.nvml.events([uuid]).wait, 3_600_000)
+    uuid = driver.side.door.gpu(1).uuid
+    waiting = pool.submit(driver.side.door.events([uuid]).wait, 3_600_000)
     _apply(driver, "{xid: 48, gpu: 1}")
     assert waiting.result(PATIENCE) == GpuEvent(uuid=uuid, kind="xid", xid=48)
 
@@ -105,7 +110,7 @@ def test_a_driver_that_goes_wakes_the_waiting_thread(
 ) -> None:
     """A wait fails as soon as the driver is unloaded."""
     driver = switch_on()
-    waiting = pool.submit(driver.nvml.events([driver.nvml.gpu(1).uuid]).wait, 3_600_000)
+    waiting = pool.submit(driver.side.door.events([driver.side.door.gpu(1).uuid]).wait, 3_600_000)
     _apply(driver, "driver: gone")
     with pytest.raises(NvmlError) as caught:
         waiting.result(PATIENCE)
@@ -115,7 +120,7 @@ def test_a_driver_that_goes_wakes_the_waiting_thread(
 def test_the_timeline_begins_with_the_first_opening(switch_on: Switch) -> None:
     """Steps happen by themselves, in order, and again where they repeat."""
     driver = switch_on("[{at: 0.1, lost: 0}, {at: 0.05, xid: 31, gpu: 1, repeat: 0.1}]")
-    events = driver.nvml.events([driver.nvml.gpu(1).uuid])
+    events = driver.side.door.events([driver.side.door.gpu(1).uuid])
     assert events.wait(10_000) is not None
     assert events.wait(10_000) is not None
     assert _wait(lambda: _is_lost(driver))
@@ -123,7 +128,7 @@ def test_the_timeline_begins_with_the_first_opening(switch_on: Switch) -> None:
 
 def _is_lost(driver: SimulatedDriver) -> bool:
     try:
-        driver.nvml.gpu(0)
+        driver.side.door.gpu(0)
     except NvmlError as error:
         return error.code == Code.GPU_IS_LOST
     return False
@@ -134,9 +139,9 @@ def test_the_bus_follows(switch_on: Switch, tmp_path: Path) -> None:
     driver = switch_on()
     bus = tmp_path / "sys/bus/pci/devices"
     _apply(driver, "unplug: 0")
-    assert len(list(bus.iterdir())) == driver.nvml.count() == 1
+    assert len(list(bus.iterdir())) == driver.side.door.count() == 1
     _apply(driver, "plug: 0")
-    assert len(list(bus.iterdir())) == driver.nvml.count() == 2
+    assert len(list(bus.iterdir())) == driver.side.door.count() == 2
 
 
 def test_control_lines_act_at_once(switch_on: Switch, tmp_path: Path) -> None:
@@ -144,7 +149,7 @@ def test_control_lines_act_at_once(switch_on: Switch, tmp_path: Path) -> None:
     control = tmp_path / "control"
     control.write_text("{xid: 1, gpu: 0}\n")
     driver = switch_on(control=control)
-    events = driver.nvml.events([driver.nvml.gpu(index).uuid for index in range(2)])
+    events = driver.side.door.events([driver.side.door.gpu(index).uuid for index in range(2)])
     took = []
     for xid in range(2, 12):
         began = time.monotonic()
@@ -161,7 +166,7 @@ def test_a_control_file_may_come_later_or_anew(switch_on: Switch, tmp_path: Path
     """All lines of a file that appears count, and all of one that takes its place."""
     control = tmp_path / "control"
     driver = switch_on(control=control)
-    events = driver.nvml.events([driver.nvml.gpu(0).uuid])
+    events = driver.side.door.events([driver.side.door.gpu(0).uuid])
     for xid in (31, 32):
         fresh = tmp_path / "fresh"
         fresh.write_text(f"xid: {xid}\n".replace("xid", "{xid").replace("\n", ", gpu: 0}\n"))
@@ -194,7 +199,7 @@ def test_a_control_file_without_inotify(
     control = tmp_path / "control"
     old = set(threading.enumerate())
     driver = switch_on(control=control)
-    events = driver.nvml.events([driver.nvml.gpu(1).uuid])
+    events = driver.side.door.events([driver.side.door.gpu(1).uuid])
     assert caplog.text.count("no inotify, polling instead") == 1
     control.write_text("{xid: 79, gpu: 1}\n")
     event = events.wait(10_000)
@@ -220,7 +225,7 @@ def test_half_a_line_waits_for_its_end(switch_on: Switch, tmp_path: Path) -> Non
     """A line counts once its newline is written."""
     control = tmp_path / "control"
     driver = switch_on(control=control)
-    events = driver.nvml.events([driver.nvml.gpu(0).uuid])
+    events = driver.side.door.events([driver.side.door.gpu(0).uuid])
     with control.open("a") as file:
         file.write("{xid: 31, ")
         file.flush()

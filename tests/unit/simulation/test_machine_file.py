@@ -24,20 +24,33 @@ from deviceplugin.simulation.timeline import Step, Verb
 
 ReadMachine = Callable[[str], Machine]
 
+SHIPPED = {
+    "h100x8": (8, 0),
+    "a100x4": (4, 0),
+    "l4x1": (1, 0),
+    "h100x16": (16, 0),
+    "mi300x-spx": (0, 8),
+    "mi300x-cpx": (0, 8),
+    "mi300x-mixed": (0, 8),
+    "mi210x8": (0, 8),
+    "radeon": (0, 1),
+    "mixed": (2, 2),
+    "none": (0, 0),
+}
+"""NVIDIA's and AMD's GPUs of each shipped machine."""
 
-@pytest.mark.parametrize(
-    ("name", "gpus"), [("h100x8", 8), ("a100x4", 4), ("l4x1", 1), ("h100x16", 16), ("none", 0)]
-)
-def test_shipped_machines_load(name: str, gpus: int) -> None:
+
+@pytest.mark.parametrize(("name", "gpus"), SHIPPED.items())
+def test_shipped_machines_load(name: str, gpus: tuple[int, int]) -> None:
     """Each shipped machine is found by its name and has the GPUs that its name says."""
     machine = load(find(name))
     assert machine.name == name
-    assert len(machine.nvidia.gpus if machine.nvidia else ()) == gpus
+    assert (machine.gpus["nvidia"], machine.gpus["amd"]) == gpus
 
 
 def test_every_shipped_machine_is_tested() -> None:
     """The table above names every file, the default among them."""
-    assert set(shipped()) == {"h100x8", "a100x4", "l4x1", "h100x16", "none"}
+    assert set(shipped()) == set(SHIPPED)
     assert DEFAULT_MACHINE in shipped()
 
 

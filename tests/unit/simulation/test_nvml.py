@@ -43,7 +43,7 @@ def apply(nvml: SimulatedNvml) -> Apply:
     """Let a step happen, written as in a control file."""
 
     def apply(line: str) -> None:
-        nvml.apply(read_line(line, 2, file="c", line=1))
+        nvml.apply(read_line(line, {"nvidia": 2}, file="c", line=1))
 
     return apply
 

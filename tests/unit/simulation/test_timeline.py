@@ -32,7 +32,7 @@ START = DriverState(gpus=(GpuState(), GpuState()))
 )
 def test_steps_are_read(line: str, step: Step) -> None:
     """Each verb is understood, in YAML and in JSON."""
-    assert read_line(line, 2, file="c", line=1) == step
+    assert read_line(line, {"nvidia": 2}, file="c", line=1) == step
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_steps_are_read(line: str, step: Step) -> None:
 def test_wrong_steps_are_told(line: str, remedy: str) -> None:
     """A wrong line is refused with its number and what to write."""
     with pytest.raises(TextInvalidError, match=r"^c:7:") as caught:
-        read_line(line, 2, file="c", line=7)
+        read_line(line, {"nvidia": 2}, file="c", line=7)
     assert remedy in str(caught.value)
 
 
 def _after(*lines: str) -> tuple[DriverState, tuple[Notice, ...]]:
     state, notices = START, ()
     for line in lines:
-        step = read_line(line, 2, file="c", line=1)
+        step = read_line(line, {"nvidia": 2}, file="c", line=1)
         state, notices = after(state, step, NOW)
     return state, notices
 
@@ -136,4 +136,4 @@ def test_a_plugged_gpu_is_a_good_one() -> None:
 )
 def test_a_step_says_what_it_does(line: str, text: str) -> None:
     """The log names a step in words."""
-    assert str(read_line(line, 2, file="c", line=1)) == text
+    assert str(read_line(line, {"nvidia": 2}, file="c", line=1)) == text
