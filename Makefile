@@ -47,8 +47,9 @@ stubs: $(VENV)/.dev ## generate api/**/*_pb2* from api/**/api.proto
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. $(STUBS)
 
 .PHONY: schema
-schema: $(VENV)/.dev ## generate configs/schema.json from config/schema.py
-	$(BIN)/python -m deviceplugin.config.schema > configs/schema.json
+schema: $(VENV)/.dev ## generate configs/*schema.json from config/schema_*.py
+	$(BIN)/python -m deviceplugin.config.schema nvidia > configs/schema.json
+	$(BIN)/python -m deviceplugin.config.schema amd > configs/amd.schema.json
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 

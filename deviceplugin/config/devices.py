@@ -39,6 +39,25 @@ def nvidia_name(value: object) -> str:
     return text
 
 
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?:-p[0-9])?", re.ASCII)
+_SHORT = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?:-p[0-9])?", re.ASCII)
+
+
+def amd_name(value: object) -> str:
+    """Accept an index, a PCI address (all its partitions), one partition, or ``model:GLOB``."""
+    if name := _index(value) or _model(value):
+        return name
+    text = _identifier(value).lower()
+    if _SHORT.fullmatch(text):
+        raise DeviceNameError(f"write the whole address, 0000:{text}")
+    if not _ADDRESS.fullmatch(text):
+        raise DeviceNameError(
+            "write an index such as 0, a PCI address such as 0000:05:00.0, a partition such as"
+            " 0000:05:00.0-p3, or model:GLOB"
+        )
+    return text
+
+
 def _index(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= MAX_INDEX:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from deviceplugin.config.devices import Grammar, any_name, nvidia_name
+from deviceplugin.config.devices import Grammar, amd_name, any_name, nvidia_name
 from deviceplugin.config.environment import Further, nothing, nvidia
+from deviceplugin.config.schema_amd import AmdConfig
 from deviceplugin.config.schema_common import CommonConfig
 from deviceplugin.config.schema_nvidia import NvidiaConfig
 
@@ -31,6 +32,7 @@ class Dialect:
         variables: environment variables that have no key in the file.
         written: for fields of a Config, as ``health.overrides``, the key or variable that
             sets them.
+        elsewhere: keys and flags that users of other plugins try here, and what to do instead.
 
     """
 
@@ -40,6 +42,7 @@ class Dialect:
     resources: frozenset[str] = frozenset()
     variables: Callable[[Mapping[str, str]], Further] = nothing
     written: Mapping[str, str] = field(default_factory=lambda: _COMMON)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def context(self) -> dict[str, object]:
@@ -63,6 +66,23 @@ _NVIDIA = {
     "flags.restart_on_driver_mismatch": "flags.restartOnDriverMismatch",
 }
 
+_AMD = {
+    **_COMMON,
+    "allocation.policy": "flags.plugin.sharedDevicesAllocationPolicy",
+    "health.overrides": "health.actions",
+    "flags.partition_strategy": "flags.partitionStrategy",
+    "flags.device_list_strategies": "flags.plugin.deviceListStrategy",
+    "flags.cdi_annotation_prefix": "flags.plugin.cdiAnnotationPrefix",
+    "flags.addresses_env": "flags.plugin.addressesEnv",
+    "flags.exporter_socket": "health.exporterSocket",
+    "flags.kfd_events": "health.kfdEvents",
+    "flags.amdsmi": "health.amdsmi",
+    "flags.uncorrectable_errors": "health.uncorrectableErrors",
+    "flags.retired_pages": "health.retiredPages",
+}
+
+_STRATEGY = "write flags.partitionStrategy: single or mixed"
+
 _DIALECTS = {
     "nvidia": Dialect(
         domain="nvidia.com",
@@ -71,6 +91,22 @@ _DIALECTS = {
         resources=frozenset({"nvidia.com/gpu"}),
         variables=nvidia,
         written=MappingProxyType(_NVIDIA),
+    ),
+    "amd": Dialect(
+        domain="amd.com",
+        schema=AmdConfig,
+        device_name=amd_name,
+        resources=frozenset({"amd.com/gpu"}),
+        written=MappingProxyType(_AMD),
+        elsewhere=MappingProxyType(
+            {
+                "resource_naming_strategy": _STRATEGY,
+                "resourceNamingStrategy": _STRATEGY,
+                "migStrategy": _STRATEGY,
+                "pulse": "remove it: health is always watched, see health in configs/amd.yaml",
+                "gpu-config-profiles": "remove it: partitions are set by AMD's config manager",
+            }
+        ),
     ),
 }
 

@@ -1,7 +1,7 @@
 """Keys of a file against the schema: unknown, doubled, in the wrong case, without effect."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from deviceplugin.config.document import Entries, Entry, Items, Loc, Node, Scalar, path
@@ -25,6 +25,7 @@ class KeyCheck:
     Attributes:
         file: for messages.
         schema: what the file may hold.
+        elsewhere: keys of other plugins' files, and what to do instead.
         problems: keys that cannot be taken.
         warnings: keys that were taken although something is odd about them.
 
@@ -32,6 +33,7 @@ class KeyCheck:
 
     file: str
     schema: type[Block]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -94,8 +96,8 @@ class KeyCheck:
             self._warn(entry, loc, f"has no effect here: {why}")
 
     def _remedy(self, key: str, block: type[Block], loc: Loc) -> str:
-        if key in _OF_OTHER_FILES:
-            return _OF_OTHER_FILES[key]
+        if remedy := {**_OF_OTHER_FILES, **self.elsewhere}.get(key):
+            return remedy
         places = tuple(place for place in _places(self.schema, key) if place != path(loc))
         if places:
             return f"it belongs elsewhere: write {' or '.join(places[:3])}"

@@ -112,7 +112,9 @@ class _Loader:
         return self._settled(root)
 
     def _settled(self, root: Node) -> dict[str, Any]:
-        check = KeyCheck(file=self.file, schema=self.dialect.schema)
+        check = KeyCheck(
+            file=self.file, schema=self.dialect.schema, elsewhere=self.dialect.elsewhere
+        )
         settled = check.settle(root)
         self.problems += check.problems
         self.warnings += check.warnings

@@ -10,6 +10,9 @@ MAX_LENGTH = 63
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _PART = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9_.]*[a-z0-9])?", re.ASCII)
+"""Kubernetes' rule for what stands behind the slash, save capitals: amd.com/cpx_nps4."""
+
 
 class NameInvalidError(ValueError):
     """Not a name this vendor can serve; ``str()`` is what to write instead."""
@@ -32,7 +35,7 @@ def qualify(name: str, domain: str) -> ResourceName:
     prefix, _, rest = full.partition("/")
     if prefix != domain:
         raise NameInvalidError(_foreign(prefix, rest, domain))
-    if not _PART.fullmatch(rest):
+    if not _NAME.fullmatch(rest):
         raise NameInvalidError(_misspelt(rest, domain))
     if len(full) > MAX_LENGTH:
         raise NameInvalidError(f"shorten it: {len(full)} characters, at most {MAX_LENGTH}")
@@ -42,7 +45,7 @@ def qualify(name: str, domain: str) -> ResourceName:
 def _own_domain(name: str) -> str:
     domain, slash, rest = name.partition("/")
     if not slash:
-        usable = name if _PART.fullmatch(name) else "card"
+        usable = name if _NAME.fullmatch(name) else "card"
         raise NameInvalidError(f"write the whole name, with its domain: example.com/{usable}"[:120])
     if not _PART.fullmatch(domain):
         proper = domain.lower()
@@ -59,7 +62,7 @@ def _own_domain(name: str) -> str:
 
 def _foreign(prefix: str, rest: str, domain: str) -> str:
     ours = f"{domain}/{rest}".lower()
-    usable = _PART.fullmatch(rest.lower()) and len(ours) <= MAX_LENGTH
+    usable = _NAME.fullmatch(rest.lower()) and len(ours) <= MAX_LENGTH
     example = f": write {ours}" if usable else ""
     what = (
         "capitals are not allowed" if prefix.lower() == domain else f"only {domain} is served here"
@@ -68,6 +71,6 @@ def _foreign(prefix: str, rest: str, domain: str) -> str:
 
 
 def _misspelt(rest: str, domain: str) -> str:
-    if _PART.fullmatch(rest.lower()):
+    if _NAME.fullmatch(rest.lower()):
         return f"capitals are not allowed: write {domain}/{rest.lower()}"[:120]
-    return f"write {domain}/ and then lower-case letters, digits, '-' and '.'"
+    return f"write {domain}/ and then lower-case letters, digits, '-', '_' and '.'"

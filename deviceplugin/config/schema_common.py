@@ -4,6 +4,7 @@ Each field says its default, its unit and why it is there; from these declaratio
 the checks, the messages, the table of environment variables and the JSON schema.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -100,6 +101,36 @@ def _context(info: ValidationInfo) -> Any:
     return info.context
 
 
+_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/[-\w.]*", re.ASCII)
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise refusal(value, "write an absolute path")
+    return value
+
+
+def _absolute_or_none(value: str) -> str:
+    if value and not value.startswith("/"):
+        raise refusal(value, 'write an absolute path, or "" for none')
+    return value
+
+
+def _annotation_prefix(value: str) -> str:
+    if not _PREFIX.fullmatch(value):
+        raise refusal(value, "write a domain and a slash, as in cdi.k8s.io/")
+    return value
+
+
+def strategies_form(value: object) -> str:
+    """Tell one strategy from a list of them."""
+    return "list" if isinstance(value, list | tuple) else "one"
+
+
+Directory = Annotated[str, AfterValidator(_absolute)]
+OptionalPath = Annotated[str, AfterValidator(_absolute_or_none)]
+AnnotationPrefix = Annotated[str, AfterValidator(_annotation_prefix)]
+SharePolicy = Literal["distributed", "packed"]
 Name = Annotated[str, AfterValidator(_resource_name)]
 DeviceName = Annotated[
     object, BeforeValidator(_device_name), WithJsonSchema({"type": ["integer", "string"]})

@@ -7,7 +7,16 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from deviceplugin.config.nvidia_options import NvidiaFlags
 from deviceplugin.config.rules import HealthPolicy
-from deviceplugin.config.schema_common import Block, CommonConfig, key, refusal
+from deviceplugin.config.schema_common import (
+    AnnotationPrefix,
+    Block,
+    CommonConfig,
+    Directory,
+    SharePolicy,
+    key,
+    refusal,
+    strategies_form,
+)
 from deviceplugin.model import Action, Policy
 
 
@@ -22,21 +31,6 @@ def _only(*, default: object, remedy: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _absolute(value: str) -> str:
-    if not value.startswith("/"):
-        raise refusal(value, "write an absolute path")
-    return value
-
-
-_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/[-\w.]*", re.ASCII)
-
-
-def _annotation_prefix(value: str) -> str:
-    if not _PREFIX.fullmatch(value):
-        raise refusal(value, "write a domain and a slash, as in cdi.k8s.io/")
-    return value
-
-
 def _xid(value: object) -> str:
     text = str(value)
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text, re.ASCII):
@@ -44,11 +38,6 @@ def _xid(value: object) -> str:
     return text
 
 
-def _strategies_form(value: object) -> str:
-    return "list" if isinstance(value, list | tuple) else "one"
-
-
-Directory = Annotated[str, AfterValidator(_absolute)]
 MigStrategy = Annotated[
     Literal["none", "single", "mixed"],
     _only(default="none", remedy="MIG strategies are not supported yet: write none"),
@@ -57,7 +46,7 @@ Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
 Strategies = Annotated[
     Annotated[Strategy, Tag("one")]
     | Annotated[Annotated[tuple[Strategy, ...], Field(min_length=1)], Tag("list")],
-    Discriminator(_strategies_form),
+    Discriminator(strategies_form),
 ]
 Xid = Annotated[str, BeforeValidator(_xid)]
 XidAction = Literal["ignore", "event", "recover", "reset", "reboot"]
@@ -99,7 +88,7 @@ class Plugin(Block):
         alias="deviceIDStrategy",
         env=("DEVICE_ID_STRATEGY",),
     )
-    cdi_annotation_prefix: Annotated[str, AfterValidator(_annotation_prefix)] = key(
+    cdi_annotation_prefix: AnnotationPrefix = key(
         default="cdi.k8s.io/",
         why="In front of the annotation's name under cdi-annotations. Default cdi.k8s.io/. Only"
         " runtimes set up for another one need it.",
@@ -118,7 +107,7 @@ class Plugin(Block):
         "Default /driver-root.",
         env=("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
     )
-    shared_devices_allocation_policy: Literal["distributed", "packed"] = key(
+    shared_devices_allocation_policy: SharePolicy = key(
         default="distributed",
         why="Where the next share goes: distributed (the default), to the GPU with the fewest "
         "shares taken, or packed, to the one with the most.",

@@ -55,7 +55,7 @@ def _named(name: str, devices: Sequence[Device]) -> list[Device]:
     if name.isascii() and name.isdigit():
         # Where a missing device once had the same index, the present one comes last and is meant.
         return [each for each in devices if each.index == int(name)][-1:]
-    return [each for each in devices if each.id == name]
+    return [each for each in devices if name in (each.id, each.physical)]
 
 
 def _absent(name: str, devices: Sequence[Device]) -> str:

@@ -12,16 +12,19 @@ PROTOS = ("deviceplugin/api/v1beta1/api.proto", "deviceplugin/api/podresources/v
 OUTPUTS = ("python_out", "grpc_python_out", "mypy_out", "mypy_grpc_out")
 
 
-def test_schema() -> None:
-    """configs/schema.json is what the schema prints; ``make schema`` renews it."""
+@pytest.mark.parametrize(
+    ("vendor", "file"), [("nvidia", "schema.json"), ("amd", "amd.schema.json")]
+)
+def test_schema(vendor: str, file: str) -> None:
+    """Each shipped schema is what its vendor's prints; ``make schema`` renews them."""
     done = subprocess.run(
-        [sys.executable, "-m", "deviceplugin.config.schema"],
+        [sys.executable, "-m", "deviceplugin.config.schema", vendor],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (ROOT / "configs/schema.json").read_text() == done.stdout
+    assert (ROOT / "configs" / file).read_text() == done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,7 @@ NAMES = {
     "too long": ("nvidia.com/" + "a" * 53, "shorten it: 64 characters, at most 63"),
     "empty": ('""', "lower-case letters"),
     "only prefix": ("nvidia.com/", "lower-case letters"),
-    "underscore": ("gpu_shared", "lower-case letters"),
+    "plus": ("gpu+shared", "lower-case letters"),
     "two slashes": ("nvidia.com/gpu/shared", "lower-case letters"),
     "space": ("gpu shared", "lower-case letters"),
     "dot at the end": ("gpu.", "lower-case letters"),

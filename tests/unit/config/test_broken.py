@@ -115,7 +115,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 @pytest.fixture(scope="module")
 def good(configs: Path) -> tuple[bytes, ...]:
     """Return the examples, without the comments, which break nothing."""
-    texts = (path.read_text() for path in sorted(configs.glob("*.yaml")))
+    texts = (
+        path.read_text()
+        for path in sorted(configs.glob("*.yaml"))
+        if not path.name.startswith("amd")
+    )
     plain = ("\n".join(line for line in text.split("\n") if "#" not in line) for text in texts)
     dense = b'{"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "gpu",\n'
     more = b'"replicas": 4, "devices": ["0", 1]}]}}, "health": {"xids": {"79": "ignore"}}}\n'

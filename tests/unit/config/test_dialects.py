@@ -6,21 +6,26 @@ from dataclasses import fields
 import pytest
 
 from deviceplugin.config import dialects
+from deviceplugin.config.amd_options import AmdFlags
 from deviceplugin.config.fields import every
 from deviceplugin.config.nvidia_options import NvidiaFlags
 from deviceplugin.config.rules import Config, HealthPolicy, Problem
 from deviceplugin.model import AllocationRules
 
-PARTS = {"allocation": AllocationRules, "health": HealthPolicy, "flags": NvidiaFlags}
+FLAGS = {"nvidia": NvidiaFlags, "amd": AmdFlags}
+WITHOUT = {"nvidia": set(), "amd": {"health.disabled", "health.enabled"}}
+"""Settings that nothing of a vendor's users sets."""
 
 
-def test_every_setting_has_a_key() -> None:
+@pytest.mark.parametrize("vendor", FLAGS)
+def test_every_setting_has_a_key(vendor: str) -> None:
     """Each field that a message may name has the key or variable that users write."""
-    names = {f"{part}.{field.name}" for part, kind in PARTS.items() for field in fields(kind)}
-    assert set(dialects.of("nvidia").written) == names
+    parts = {"allocation": AllocationRules, "health": HealthPolicy, "flags": FLAGS[vendor]}
+    names = {f"{part}.{field.name}" for part, kind in parts.items() for field in fields(kind)}
+    assert set(dialects.of(vendor).written) == names - WITHOUT[vendor]
 
 
-@pytest.mark.parametrize("vendor", ["nvidia", "acme"])
+@pytest.mark.parametrize("vendor", ["nvidia", "amd", "acme"])
 def test_keys_exist(vendor: str) -> None:
     """Keys that messages name are keys of the file, but for variables without one."""
     dialect = dialects.of(vendor)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,16 @@ def test_there_are_examples() -> None:
     assert {"nvidia.yaml", "time-slicing.yaml", "per-gpu.yaml", "cdi.yaml"} <= set(EXAMPLES)
 
 
+def vendor_of(name: str) -> str:
+    """Whose example a file is."""
+    return "amd" if name.startswith("amd") else "nvidia"
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_loads(loaded: Loaded, configs: Path, name: str) -> None:
     """Each example loads without a warning, and has comments."""
     text = (configs / name).read_text()
-    assert loaded(text).warnings == ()
+    assert loaded(text, vendor=vendor_of(name)).warnings == ()
     assert text.count("#") >= 3
 
 
@@ -46,6 +52,28 @@ def test_defaults(loaded: Loaded, configs: Path) -> None:
     for loc, _ in every(dialects.of("nvidia").schema):
         if not inner & set(map(str, loc)):
             assert loc[-1] in words
+
+
+def test_amd_defaults(loaded: Loaded, configs: Path) -> None:
+    """amd.yaml is the defaults, and mentions every key, in comments at least."""
+    text = (configs / "amd.yaml").read_text()
+    config, bare = loaded(text, vendor="amd"), loaded("", vendor="amd")
+    assert replace(config, digest="") == replace(bare, digest="")
+    words = set(re.findall(r"\w+", text))
+    for loc, _ in every(dialects.of("amd").schema):
+        if not {"rename", "devices", "mps"} & set(map(str, loc)):
+            assert loc[-1] in words
+
+
+def test_amd_commented_keys_are_right(loaded: Loaded, configs: Path) -> None:
+    """What amd.yaml holds in comments loads once it is uncommented."""
+    text = (configs / "amd.yaml").read_text().replace("  #   ras-umc", "    ras-umc")
+    text = re.sub(r"^#(   +\S)", r" \1", text, flags=re.MULTILINE)
+    text = text.replace("sharing: {}", "sharing:").replace("  actions: {}\n", "")
+    text = text.replace("    ras-umc", "  actions:\n    ras-umc")
+    config = loaded(text, vendor="amd")
+    assert config.rules[0].replicas == 4
+    assert config.health.overrides == {"ras-umc": Action.REBOOT}
 
 
 def test_commented_keys_are_right(loaded: Loaded, configs: Path) -> None:
@@ -76,7 +104,8 @@ def test_health(loaded: Loaded, configs: Path) -> None:
 
 def test_schema_knows_the_keys_of_the_examples(configs: Path) -> None:
     """The shipped schema has each key that an example writes at the top."""
-    schema = json.loads((configs / "schema.json").read_text())
-    assert schema["additionalProperties"] is False
     for name in EXAMPLES:
+        file = "amd.schema.json" if vendor_of(name) == "amd" else "schema.json"
+        schema = json.loads((configs / file).read_text())
+        assert schema["additionalProperties"] is False
         assert set(yaml.safe_load((configs / name).read_text())) <= set(schema["properties"])
