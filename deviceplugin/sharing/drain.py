@@ -167,12 +167,13 @@ def _waits(case: Case, target: Target, old: Mapping[ResourceName, Shelf]) -> str
     holding = sorted(str(name) for name in old if case.held.get(name))
     holding += sorted(str(row.device) for row in case.former if row.held)
     if holding:
-        return f"pods hold the device as {', '.join(holding)}"
+        return f"pods hold the device as {shortened(holding)}"
     left = [mark for shelf in old.values() for mark in shelf.values()]
     left += [mark for row in case.former for mark in row.shelf.values()]
     if not left or _has_moved(case, target):
         return ""
-    was = ", ".join([*sorted(old), *sorted({row.device for row in case.former})])
+    # Not by their ids: GPUs that wait for the same are told in one line.
+    was = ", ".join([*sorted(map(str, old)), *(["what it was before"] if case.former else [])])
     if not case.moment.holders.known:
         return f"holders unknown, so it may be in use as {was}"
     # An answer asked for while the old name was still Healthy proves nothing.
