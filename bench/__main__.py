@@ -6,13 +6,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import latency, reaction, resources
+from bench import latency, reaction, resources, topology
 from bench.figures import Bench, Effort, Figure, table, write
 from bench.process import BenchFailedError
 
 BENCHES: dict[str, Bench] = {
     "allocate": latency.allocate,
     "preferred": latency.preferred,
+    "topology": topology.topology,
     "config": reaction.config,
     "restart": reaction.restart,
     "event": reaction.event,

@@ -4,10 +4,18 @@ Nothing is remembered between calls: what is taken shows in what the kubelet off
 """
 
 import heapq
+import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deviceplugin.allocation import topology
 from deviceplugin.model import DeviceId, Policy, ResourceView, UnitId
+
+logger = logging.getLogger(__name__)
+
+_SAME_NODE, _OTHER_NODE = 10, 20
+"""Weights of pairs by NUMA node alone; only their order matters."""
 
 
 def preferred(
@@ -18,9 +26,10 @@ def preferred(
     The kubelet fails the pod on an error, fills a short answer at random and cuts a long
     one at random. So ``must_include`` comes first, then
 
-    1. healthy units: each next one from the device with the fewest units in this answer,
-       then by policy (fewest or most shares taken), then by index; whole devices from one
-       NUMA node where a node can serve all of them, the one with the fewest to spare;
+    1. healthy units. Whole devices and partitions: the set that breaks the fewest GPUs, then
+       the nearest by the vendor's links (by NUMA node where there are none), see
+       ``topology``. Shares: each next one from the device with the fewest units in this
+       answer, then by policy (fewest or most shares taken), then by index;
     2. units that turned Unhealthy since the kubelet was told;
     3. ids we never listed.
 
@@ -65,7 +74,9 @@ class _Candidate:
 def _take(
     view: ResourceView, offered: set[UnitId], chosen: Sequence[UnitId], count: int
 ) -> list[UnitId]:
-    candidates = _near(view, _candidates(view, offered, chosen), chosen, count)
+    candidates = _candidates(view, offered, chosen)
+    if len(candidates) <= topology.MOST and all(_is_whole(each) for each in candidates):
+        return _whole(view, candidates, chosen, count)
     heapq.heapify(candidates)
     step = 1 if view.rules.policy is Policy.DISTRIBUTED else -1
     taken: list[UnitId] = []
@@ -104,28 +115,46 @@ def _picked(view: ResourceView, chosen: Iterable[UnitId]) -> Mapping[DeviceId, i
     return picked
 
 
-def _near(
-    view: ResourceView, candidates: list[_Candidate], chosen: Sequence[UnitId], count: int
-) -> list[_Candidate]:
-    """Keep the candidates of one NUMA node, where whole devices are asked and one suffices."""
-    if not all(_is_whole(candidate) for candidate in candidates):
-        return candidates
-    nodes: dict[int, list[_Candidate]] = {}
-    for candidate in candidates:
-        node = view.unit_by_id[candidate.free[0]].numa_node
-        if node is not None:
-            nodes.setdefault(node, []).append(candidate)
-    wanted = _nodes(view, chosen) or nodes.keys()
-    fits = [nodes[node] for node in sorted(nodes.keys() & wanted) if len(nodes[node]) >= count]
-    return min(fits, key=len, default=candidates)
+def _whole(
+    view: ResourceView, candidates: Sequence[_Candidate], chosen: Sequence[UnitId], count: int
+) -> list[UnitId]:
+    free = [_placed(view, candidate.device) for candidate in candidates]
+    fixed = [_placed(view, device) for device in _picked(view, chosen)]
+    question = topology.Question(
+        free=free,
+        fixed=fixed,
+        count=min(count, len(free)),
+        parts=_parts(view),
+        weight=view.links.weight if view.links.weights else _by_node(free + fixed),
+    )
+    choice = topology.choose(question)
+    if not choice.proven:
+        logger.info("preferred allocation may not be the best", extra={"resource": view.name})
+    return [candidates[place].free[0] for place in choice.places]
+
+
+def _placed(view: ResourceView, device: DeviceId) -> topology.Candidate:
+    known = view.devices.get(device)
+    node = view.unit_by_id[view.ids_by_device[device][0]].numa_node
+    return topology.Candidate(device=device, gpu=known.physical if known else device, node=node)
+
+
+def _parts(view: ResourceView) -> Mapping[DeviceId, int]:
+    """Units of each GPU that is listed in parts; a GPU with one part cannot be broken."""
+    parts = Counter(device.parent for device in view.devices.values() if device.parent)
+    return {gpu: count for gpu, count in parts.items() if count > 1}
+
+
+def _by_node(candidates: Iterable[topology.Candidate]) -> topology.Weight:
+    """Weights where nobody knows of links: a NUMA node's devices are near to each other."""
+    nodes = {each.device: each.node for each in candidates}
+
+    def weight(one: DeviceId, other: DeviceId) -> int:
+        same = nodes[one] is not None and nodes[one] == nodes[other]
+        return _SAME_NODE if same else _OTHER_NODE
+
+    return weight
 
 
 def _is_whole(candidate: _Candidate) -> bool:
     return len(candidate.free) == 1 and str(candidate.free[0]) == str(candidate.device)
-
-
-def _nodes(view: ResourceView, chosen: Iterable[UnitId]) -> frozenset[int]:
-    known = (view.unit_by_id.get(unit) for unit in chosen)
-    return frozenset(
-        unit.numa_node for unit in known if unit is not None and unit.numa_node is not None
-    )

@@ -53,6 +53,10 @@ MACHINES = {
         whole=lambda folder: driver.prepare("h100x16", folder, poll_seconds=0.05),
         empty=lambda folder: driver.prepare("none", folder, poll_seconds=0.05),
     ),
+    "amd": Machines(
+        whole=lambda folder: driver.prepare("mi300x-cpx", folder, vendor="amd", poll_seconds=0.05),
+        empty=lambda folder: driver.prepare("none", folder, vendor="amd", poll_seconds=0.05),
+    ),
     "sample": Machines(whole=_sample, empty=_bare),
 }
 

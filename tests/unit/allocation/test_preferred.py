@@ -1,16 +1,18 @@
 """Which units we ask the kubelet to take."""
 
+import itertools
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.allocation.preferred import preferred
-from deviceplugin.model import AllocationRules, Policy, ResourceView
+from deviceplugin.model import AllocationRules, DeviceId, Links, Policy, ResourceView
 
 MakeView = Callable[..., ResourceView]
 PACKED = AllocationRules(policy=Policy.PACKED)
@@ -192,3 +194,32 @@ def test_four_thousand_shares_take_about_a_millisecond(make_view: MakeView, size
         return time.perf_counter() - begun
 
     assert min(statistics.median(once() for _ in range(20)) for _ in range(3)) < 1.5e-3
+
+
+def _linked(view: ResourceView, near: Sequence[tuple[int, int]]) -> ResourceView:
+    """Give a view links: the named pairs are near, all others far."""
+    names = [f"GPU-{index}" for index in range(len(view.devices))]
+    pairs = {(f"GPU-{a}", f"GPU-{b}") for a, b in near}
+    weights = {
+        (DeviceId(one), DeviceId(other)): 15 if (one, other) in pairs else 72
+        for one, other in itertools.combinations(sorted(names), 2)
+    }
+    return replace(view, links=Links(weights=weights))
+
+
+def test_links_outrank_numa_nodes(make_view: MakeView) -> None:
+    """Two GPUs with a link between them go together, though each is on another socket."""
+    view = _linked(make_view(4, nodes=[0, 0, 1, 1]), [(1, 2)])
+    assert preferred(view, _ids(view), [], 2) == ["GPU-1", "GPU-2"]
+
+
+def test_the_rest_is_near_to_what_must_be_included(make_view: MakeView) -> None:
+    """Links to the unit that must be included count."""
+    view = _linked(make_view(4), [(0, 1), (2, 3)])
+    assert preferred(view, _ids(view), ["GPU-3"], 2) == ["GPU-3", "GPU-2"]
+
+
+def test_healthy_and_far_before_unhealthy_and_near(make_view: MakeView) -> None:
+    """A unit that turned Unhealthy is taken only when the healthy ones do not suffice."""
+    view = _linked(make_view(3, unhealthy=["GPU-1"]), [(0, 1)])
+    assert preferred(view, _ids(view), [], 2) == ["GPU-0", "GPU-2"]
