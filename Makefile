@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STUBS := deviceplugin/api/v1beta1/api.proto deviceplugin/api/podresources/v1/api.proto
+STUBS := deviceplugin/api/v1beta1/api.proto deviceplugin/api/podresources/v1/api.proto deviceplugin/api/amdexporter/v1/api.proto
 
 .DEFAULT_GOAL := help
 

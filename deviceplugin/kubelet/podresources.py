@@ -8,9 +8,9 @@ from pathlib import Path
 
 import grpc
 
+from deviceplugin import channels
 from deviceplugin.api.podresources.v1 import api_pb2, api_pb2_grpc
 from deviceplugin.events import HoldersAnswered, HoldersUnavailable
-from deviceplugin.kubelet import channels
 from deviceplugin.kubelet.sockets import PATH_LIMIT
 from deviceplugin.model import ResourceName, UnitId
 

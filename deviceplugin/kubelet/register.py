@@ -6,8 +6,9 @@ from typing import Self
 
 import grpc
 
+from deviceplugin import channels
 from deviceplugin.api.v1beta1 import api_pb2_grpc
-from deviceplugin.kubelet import channels, wire
+from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.options import KubeletOptions
 from deviceplugin.model import ResourceName
 from deviceplugin.watch import kubelet_socket

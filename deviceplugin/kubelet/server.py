@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from deviceplugin import channels
 from deviceplugin.api.v1beta1 import api_pb2, api_pb2_grpc
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.events import Emit, StreamsChanged
-from deviceplugin.kubelet import channels, sockets
+from deviceplugin.kubelet import sockets
 from deviceplugin.kubelet.options import KubeletOptions
 from deviceplugin.kubelet.servicer import Servicer
 from deviceplugin.kubelet.streams import Streams

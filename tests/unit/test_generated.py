@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROTOS = ("deviceplugin/api/v1beta1/api.proto", "deviceplugin/api/podresources/v1/api.proto")
+PROTOS = (
+    "deviceplugin/api/v1beta1/api.proto",
+    "deviceplugin/api/podresources/v1/api.proto",
+    "deviceplugin/api/amdexporter/v1/api.proto",
+)
 OUTPUTS = ("python_out", "grpc_python_out", "mypy_out", "mypy_grpc_out")
 
 

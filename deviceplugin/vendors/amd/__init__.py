@@ -5,14 +5,16 @@ from typing import cast
 from deviceplugin.backend import Backend, BackendOptions
 from deviceplugin.vendors.amd.amd_backend import AmdBackend
 from deviceplugin.vendors.amd.door import AmdDoor
+from deviceplugin.vendors.amd.health import Health, Timing
 from deviceplugin.vendors.amd.kfd_events import RealDoor
-from deviceplugin.vendors.amd.monitoring import Health
 
 
 def create(options: BackendOptions) -> Backend:
     """Make the backend; ``options.driver`` is a door to a simulated driver, if any."""
     door = RealDoor(devfs=options.devfs) if options.driver is None else _given(options.driver)
-    return AmdBackend(options=options, door=door, health=Health())
+    return AmdBackend(
+        options=options, door=door, health=Health(timing=Timing(poll=options.poll_seconds))
+    )
 
 
 def _given(driver: object) -> AmdDoor:

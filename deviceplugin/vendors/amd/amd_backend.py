@@ -12,7 +12,8 @@ from deviceplugin.model import Arrangement, Delivery, Device, ResourceName
 from deviceplugin.vendors.amd.delivery import delivery
 from deviceplugin.vendors.amd.discover import Look
 from deviceplugin.vendors.amd.door import AmdDoor
-from deviceplugin.vendors.amd.monitoring import Health, sources
+from deviceplugin.vendors.amd.health import Health
+from deviceplugin.vendors.amd.monitoring import sources
 from deviceplugin.vendors.amd.partitions import arrange
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class AmdBackend:
             self.health.away(str(error))
             raise
         self._say_groups(scan.devices)
-        self.health.saw(scan)
+        self.health.saw(scan, self._look.generation)
         return scan
 
     def configure(self, config: Config) -> None:

@@ -30,6 +30,9 @@ _TRIES = 3
 class Look:
     """Looks at the node again and again; for the scan thread.
 
+    Attributes:
+        generation: KFD's, at the last look.
+
     Partition modes are kept while KFD's generation stays: reading them may wake the GPU.
     """
 
@@ -38,6 +41,7 @@ class Look:
     bus: PciBus = field(init=False)
     _modes: dict[str, tuple[str, str]] = field(default_factory=dict)
     _modes_of: object = None
+    generation: int | None = None
 
     def __post_init__(self) -> None:
         self.kfd = Kfd(sysfs=self.options.sysfs)
@@ -53,6 +57,7 @@ class Look:
         on_bus = self.bus.gpus()
         self._require_driver(on_bus)
         topology, functions = self._settled()
+        self.generation = topology.generation
         if not topology.gpus and not topology.hidden and not on_bus:
             raise _no_devices()
         join = Join(topology=topology, functions=functions, xcp=drm.partitions(self.options.sysfs))

@@ -1,45 +1,23 @@
-"""What the AMD threads know together, and which threads there are."""
+"""Which threads watch the health of AMD's GPUs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from deviceplugin.backend import BackendOptions, Source
-from deviceplugin.config.amd_options import AmdFlags
-from deviceplugin.events import Scan
 from deviceplugin.vendors.amd.door import AmdDoor
+from deviceplugin.vendors.amd.event_source import EventSource
+from deviceplugin.vendors.amd.exporter import ExporterSource
 from deviceplugin.vendors.amd.generation import GenerationSource
-
-
-@dataclass(slots=True, kw_only=True)
-class Health:
-    """State shared by the threads, each value written by one of them and replaced whole.
-
-    Attributes:
-        flags: which sources are asked. The loop's.
-        scan: the last good one. The scan thread's.
-        why_away: why the driver as a whole does not answer; "" while it does.
-
-    """
-
-    flags: AmdFlags = field(default_factory=AmdFlags)
-    scan: Scan = field(default_factory=Scan)
-    why_away: str = ""
-
-    def configure(self, flags: AmdFlags) -> None:
-        """Take over the flags of an accepted config."""
-        self.flags = flags
-
-    def saw(self, scan: Scan) -> None:
-        """Take over what a scan found."""
-        self.scan = scan
-        self.why_away = ""
-
-    def away(self, why: str) -> None:
-        """Note that the driver as a whole does not answer."""
-        self.why_away = why
+from deviceplugin.vendors.amd.health import Health
+from deviceplugin.vendors.amd.poll_source import PollSource
+from deviceplugin.vendors.amd.smi import SmiSource
 
 
 def sources(options: BackendOptions, door: AmdDoor, health: Health) -> Iterable[Source]:
-    """Background work of the vendor."""
-    del door, health
-    return (GenerationSource(root=options.sysfs, seconds=options.poll_seconds),)
+    """Background work of the vendor. What the config does not ask for waits without a file open."""
+    return (
+        GenerationSource(root=options.sysfs, seconds=options.poll_seconds),
+        PollSource(sysfs=options.sysfs, devfs=options.devfs, health=health),
+        EventSource(door=door, health=health),
+        ExporterSource(sysfs=options.sysfs, health=health),
+        SmiSource(sysfs=options.sysfs, health=health),
+    )
