@@ -15,8 +15,9 @@ from deviceplugin.simulation.facts import Edited
 class ConfigEdits(FileSystemEventHandler):
     """Watches one config file, also as part of a mounted ConfigMap."""
 
-    def __init__(self, path: Path, on_fact: Callable[[Edited], None]) -> None:
+    def __init__(self, path: Path, on_fact: Callable[[Edited], None], vendor: str = "") -> None:
         super().__init__()
+        self._vendor = vendor
         self._path = path
         self._on_fact = on_fact
         self._seen = written_at(path)
@@ -30,7 +31,8 @@ class ConfigEdits(FileSystemEventHandler):
         written = written_at(self._path)
         if written > self._seen:
             self._seen = written
-            self._on_fact(Edited(at=time.monotonic() - (time.time() - written)))
+            at = time.monotonic() - (time.time() - written)
+            self._on_fact(Edited(at=at, vendor=self._vendor))
 
 
 def written_at(path: Path) -> float:

@@ -12,14 +12,16 @@ from deviceplugin.simulation.kubelet import Admission, Change
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """A line of the daemon's log; ``message`` is the whole line where it is not JSON.
+    """A line of a daemon's log; ``message`` is the whole line where it is not JSON.
 
     Attributes:
+        vendor: whose daemon.
         at: seconds of CLOCK_MONOTONIC when it was read.
 
     """
 
     message: str
+    vendor: str = ""
     level: str = "info"
     fields: Mapping[str, object] = field(default_factory=dict)
     at: float = field(default_factory=time.monotonic, compare=False)
@@ -27,9 +29,10 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """The config file was written; ``at`` is CLOCK_MONOTONIC of the write itself."""
+    """A vendor's config file was written; ``at`` is CLOCK_MONOTONIC of the write itself."""
 
     at: float
+    vendor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +44,26 @@ class PodAdmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scraped:
-    """What the daemon's metrics say.
+    """What a daemon's metrics say.
 
     Attributes:
+        vendor: whose daemon.
         reasons: by device id, of those that are not healthy.
         states: units by resource and state.
 
     """
 
+    vendor: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited:
-    """The daemon process ended; ``last`` are its last log lines."""
+    """A daemon process ended; ``last`` are its last log lines."""
 
     code: int
+    vendor: str = ""
     last: tuple[LogLine, ...] = ()
 
 

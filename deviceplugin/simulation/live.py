@@ -106,12 +106,13 @@ def draw(view: NodeView, width: int, height: int, *, ascii_only: bool = False) -
 
 def _head(view: NodeView) -> Iterator[Text]:
     minutes, seconds = divmod(int(view.elapsed), 60)
-    metrics = f"  metrics {view.metrics}" if view.metrics else ""
+    metrics = f"  metrics {' '.join(view.metrics)}" if view.metrics else ""
     yield Text.assemble(
         ("deviceplugin simulate", "bold"),
         f"  machine {view.machine}  {minutes}:{seconds:02}{metrics}",
     )
-    yield Text.assemble("Edit ", (view.config, "bold"))
+    for place, config in enumerate(view.configs):
+        yield Text.assemble("  or " if place else "Edit ", (config, "bold"))
     yield Text("and save it: replicas: 4, say, and watch. Ctrl-C ends.", style="dim")
 
 
@@ -131,7 +132,9 @@ def _wrong(view: NodeView, width: int, most: int) -> Iterator[Text]:
 
 
 def _wrapped(wrong: _Wrong, view: NodeView, width: int) -> Lines:
-    short = wrong.text.replace(view.config, Path(view.config).name)
+    short = wrong.text
+    for config in view.configs:
+        short = short.replace(config, Path(config).name)
     lines = textwrap.wrap(f"config {wrong.label} {short}", width, break_on_hyphens=False)
     return [Text(line, style=wrong.style) for line in lines]
 

@@ -1,9 +1,10 @@
 """Turns facts about a node into the lines of its story; says nothing twice."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from deviceplugin.config import dialects
 from deviceplugin.simulation.facts import (
     Edited,
     Exited,
@@ -40,28 +41,36 @@ class Listed:
     healthy: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True)
+class _Edit:
+    """The last edit of a vendor's config: when, when it came into force, lists credited to it."""
+
+    edited: float | None = None
+    in_force: float | None = None
+    answered: set[str] = field(default_factory=set)
+
+
 @dataclass(slots=True, kw_only=True)
 class Narrator:
     """Remembers just enough to tell what each fact changed.
 
     Attributes:
+        vendors: those with a daemon on this node; named in the text where there are several.
         list_ms: milliseconds from the last edit to the first new list.
 
     """
 
     names: Names
+    vendors: Sequence[str] = ("",)
     list_ms: float | None = None
     _listed: dict[str, Listed] = field(default_factory=dict)
-    _edited: float | None = None
-    _in_force: float | None = None
-    _answered: set[str] = field(default_factory=set)
+    _edits: dict[str, _Edit] = field(default_factory=dict)
 
     def tell(self, fact: Fact) -> Iterator[Happening]:
         """Return what a fact is worth telling."""
         match fact:
-            case Edited(at=at):
-                self._edited, self._in_force = at, None
-                self._answered.clear()
+            case Edited(at=at, vendor=vendor):
+                self._edits[vendor] = _Edit(edited=at)
             case Change(kind=ChangeKind.LIST):
                 yield from self._list(fact)
             case Change():
@@ -95,16 +104,21 @@ class Narrator:
         yield Happening(event="list", text=text, bad=worse, fields=fields, at=change.at)
 
     def _since_edit(self, change: Change) -> float | None:
-        edited, in_force = self._edited, self._in_force
-        if edited is None or in_force is None or change.resource in self._answered:
+        edit = self._edits.get(self._vendor_of(change.resource), _Edit())
+        if edit.edited is None or edit.in_force is None or change.resource in edit.answered:
             return None
-        if change.at < edited or change.at - in_force > EDIT_SECONDS:
+        if change.at < edit.edited or change.at - edit.in_force > EDIT_SECONDS:
             return None
-        milliseconds = (change.at - edited) * 1000
-        if not self._answered:
+        milliseconds = (change.at - edit.edited) * 1000
+        if not edit.answered:
             self.list_ms = milliseconds
-        self._answered.add(change.resource)
+        edit.answered.add(change.resource)
         return milliseconds
+
+    def _vendor_of(self, resource: str) -> str:
+        domain = resource.partition("/")[0]
+        owners = (vendor for vendor in self.vendors if dialects.of(vendor).domain == domain)
+        return next(owners, self.vendors[0])
 
     def _kubelet(self, change: Change) -> Iterator[Happening]:
         if change.kind is ChangeKind.REMOVED:
@@ -145,24 +159,39 @@ class Narrator:
         return Happening(event="pod", text=text, fields=fields)
 
     def _exited(self, fact: Exited) -> Happening:
-        text = f"the daemon ended with code {fact.code}"
-        fields = {"code": fact.code, "last": [sentence(line) for line in fact.last]}
+        whose = f"{fact.vendor}'s daemon" if len(self.vendors) > 1 else "the daemon"
+        text = f"{whose} ended with code {fact.code}"
+        fields = {
+            "vendor": fact.vendor,
+            "code": fact.code,
+            "last": [sentence(line) for line in fact.last],
+        }
         return Happening(event="daemon", text=text, bad=True, fields=fields)
 
     def _log(self, line: LogLine) -> Iterator[Happening]:
         if line.message in _TOLD_OTHERWISE:
             return
         if line.message == "config in force":
-            self._in_force = line.at
+            self._edit(line.vendor).in_force = line.at
         if line.message.startswith("config refused"):
-            self._edited = None  # what the lists do now has another cause
+            self._edit(line.vendor).edited = None  # what the lists do now has another cause
         text = self.names.shorten(sentence(line))
+        if len(self.vendors) > 1:
+            text = f"{line.vendor}: {text}"
         yield Happening(
             event="config" if line.message.startswith("config") else "daemon",
             text=text,
             bad=line.level in ("warning", "error"),
-            fields={"level": line.level, "message": line.message, **line.fields},
+            fields={
+                "vendor": line.vendor,
+                "level": line.level,
+                "message": line.message,
+                **line.fields,
+            },
         )
+
+    def _edit(self, vendor: str) -> _Edit:
+        return self._edits.setdefault(vendor, _Edit())
 
 
 def sentence(line: LogLine) -> str:

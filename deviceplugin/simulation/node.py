@@ -1,7 +1,7 @@
 """``deviceplugin simulate``: a whole node in one go, and what happens on it.
 
-The kubelet and the demo pods are threads here; the daemon is the real one, a process of
-its own over a simulated driver. Threads put facts into a queue; the loop alone tells them.
+The kubelet and the demo pods are threads here; the daemons are the real ones, a process for
+each vendor over its simulated driver. Threads put facts into a queue; the loop alone tells them.
 """
 
 import io
@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -34,7 +34,6 @@ from deviceplugin.simulation.scrape import Scraper
 from deviceplugin.simulation.view import Memory, NodeView, look
 
 ERA = "1.37"
-VENDOR = "nvidia"
 UNWATCHED_SECONDS = 60.0
 """Without a terminal nobody is there to end it."""
 
@@ -59,7 +58,7 @@ def run(
         parse_address(metrics_address)
     if seconds is None and not sys.stdout.isatty():
         seconds = UNWATCHED_SECONDS
-    with folders(machine, config_dir, VENDOR) as (made, hardware):
+    with folders(machine, config_dir) as (made, hardware):
         node = Node(made, hardware, _reporter(as_json=as_json), metrics_address)
         try:
             return node.run(seconds)
@@ -87,14 +86,20 @@ class Node:
         self._made = made
         self._machine = machine
         self._reporter = reporter
-        self._metrics_address = metrics_address
+        self._host, _ = parse_address(metrics_address) if metrics_address else ("", 0)
         self._facts: queue.SimpleQueue[Fact | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._kubelet = SimulatedKubelet(made.kubelet, era=ERA, on_change=self._facts.put)
-        self._daemon = DaemonProcess(_command(made, metrics_address), self._facts.put)
-        self._scraper = Scraper(self._facts.put)
+        addresses = _addresses(machine.vendors, metrics_address)
+        self._daemons = {
+            vendor: DaemonProcess(
+                _command(made, vendor, addresses[vendor]), self._facts.put, vendor
+            )
+            for vendor in machine.vendors
+        }
+        self._scrapers = {vendor: Scraper(self._facts.put, vendor) for vendor in machine.vendors}
         self._names = Names.of(machine)
-        self._narrator = Narrator(names=self._names)
+        self._narrator = Narrator(names=self._names, vendors=machine.vendors)
         self._memory = Memory(began=time.monotonic())
 
     def run(self, seconds: float | None) -> int:
@@ -112,9 +117,12 @@ class Node:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        # The daemon first: it forks, which has to come before there are threads; and so it
-        # loads its libraries while the kubelet starts.
-        self._daemon.start(os.environ)
+        # The daemons first: they fork, which has to come before there are threads; and so they
+        # load their libraries while the kubelet starts.
+        for daemon in self._daemons.values():
+            daemon.prepare(os.environ)
+        for daemon in self._daemons.values():
+            daemon.listen()
         try:
             self._reporter.start()
             self._tell(self._introduction())
@@ -123,14 +131,19 @@ class Node:
             yield
         finally:
             self._stop.set()
-            self._daemon.stop()
+            for daemon in self._daemons.values():
+                daemon.terminate()
+            for daemon in self._daemons.values():
+                daemon.stop()
             self._kubelet.stop()
             self._reporter.stop()
 
     def _start_threads(self) -> None:
-        ConfigEdits(self._made.config, self._facts.put).watch(self._stop)
+        for vendor, path in self._made.configs.items():
+            ConfigEdits(path, self._facts.put, vendor).watch(self._stop)
         pods = DemoPods(self._kubelet, self._machine.demo, self._facts.put)
-        for name, work in (("demo-pods", pods.run), ("scraper", self._scraper.run)):
+        scrapers = [(f"scraper-{name}", each.run) for name, each in self._scrapers.items()]
+        for name, work in (("demo-pods", pods.run), *scrapers):
             threading.Thread(target=work, args=(self._stop,), name=name, daemon=True).start()
 
     def _loop(self, seconds: float | None) -> int:
@@ -150,14 +163,16 @@ class Node:
         self._memory.standing.take(fact)
         match fact:
             case Scraped():
-                self._memory.scraped = fact
+                self._memory.scraped[fact.vendor] = fact
             case PodAdmitted(admission=admission):
                 self._memory.admission(admission.seconds * 1000)
             case Change():
-                self._scraper.ask()
+                for scraper in self._scrapers.values():
+                    scraper.ask()
             case LogLine(message="serving metrics and probes"):
-                self._memory.metrics = self._daemon_address(fact)
-                self._scraper.address = self._memory.metrics
+                address = self._daemon_address(fact)
+                self._memory.metrics[fact.vendor] = address
+                self._scrapers[fact.vendor].address = address
             case _:
                 pass
         for happening in self._narrator.tell(fact):
@@ -169,7 +184,7 @@ class Node:
         self._reporter.tell(happening)
 
     def _daemon_address(self, line: LogLine) -> str:
-        host, _ = parse_address(self._metrics_address)
+        host = self._host
         reachable = "127.0.0.1" if host in ("", "0.0.0.0") else host  # noqa: S104 - compared, not bound
         return f"{reachable}:{line.fields.get('port')}"
 
@@ -179,39 +194,51 @@ class Node:
             self._names,
             self._memory,
             machine=self._machine.name,
-            config=str(self._made.config),
+            configs=tuple(map(str, self._made.configs.values())),
         )
 
     def _introduction(self) -> Happening:
-        config = self._made.config
+        configs = {vendor: str(path) for vendor, path in self._made.configs.items()}
+        first = next(iter(configs.values()))
         return Happening(
             event="start",
-            text=f"machine {self._machine.name}, kubelet {ERA}; edit {config} and save it"
-            " (replicas: 4, say), the node follows",
+            text=f"machine {self._machine.name}, kubelet {ERA}; edit"
+            f" {' or '.join(configs.values())} and save it (replicas: 4, say), the node follows",
             at=self._memory.began,
             fields={
                 "machine": self._machine.name,
                 "kubelet": ERA,
-                "config": str(config),
+                "config": first,
+                "configs": configs,
                 "plugin_dir": str(self._kubelet.plugin_dir),
                 "pod_resources": str(self._kubelet.pod_resources),
             },
         )
 
 
-def _command(made: Folders, metrics_address: str) -> tuple[str, ...]:
+def _addresses(vendors: Sequence[str], metrics_address: str) -> Mapping[str, str]:
+    """The first daemon has the address that was asked for, the others free ports beside it."""
+    if not metrics_address:
+        return dict.fromkeys(vendors, "")
+    host, _ = parse_address(metrics_address)
+    return {
+        vendor: f"{host}:0" if place else metrics_address for place, vendor in enumerate(vendors)
+    }
+
+
+def _command(made: Folders, vendor: str, metrics_address: str) -> tuple[str, ...]:
     flags = {
         "simulate": made.machine,
         "plugin-dir": made.kubelet / "device-plugins",
         "pod-resources": made.kubelet / "pod-resources" / "kubelet.sock",
         "state-dir": made.state,
-        "config": made.config,
+        "config": made.configs[vendor],
         "metrics-address": metrics_address,
         "log-format": "json",
         "log-level": "info",
     }
     pairs = [part for flag, value in flags.items() for part in (f"--{flag}", str(value))]
-    return (sys.executable, "-m", "deviceplugin", "run", VENDOR, *pairs)
+    return (sys.executable, "-m", "deviceplugin", "run", vendor, *pairs)
 
 
 @contextmanager

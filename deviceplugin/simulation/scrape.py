@@ -3,6 +3,7 @@
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,7 +31,7 @@ def parse(samples: Iterable[Sample]) -> Scraped:
 
 
 def scrape(address: str) -> Scraped | None:
-    """Ask the daemon; None when it does not answer."""
+    """Ask a daemon; None when it does not answer."""
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_PATIENCE) as page:
             text = page.read().decode()
@@ -48,8 +49,9 @@ class Scraper:
 
     """
 
-    def __init__(self, on_fact: Callable[[Scraped], None]) -> None:
+    def __init__(self, on_fact: Callable[[Scraped], None], vendor: str = "") -> None:
         self.address = ""
+        self._vendor = vendor
         self._on_fact = on_fact
         self._now = threading.Event()
 
@@ -65,4 +67,4 @@ class Scraper:
                 stop.wait(_SETTLE)
             scraped = scrape(self.address) if self.address else None
             if scraped is not None:
-                self._on_fact(scraped)
+                self._on_fact(replace(scraped, vendor=self._vendor))

@@ -16,8 +16,8 @@ from deviceplugin.simulation.standing import Standing
 KEPT_HAPPENINGS = 50
 KEPT_LATENCIES = 200
 
-_LEAVING = ("draining", "withdrawn", "holders unknown")
-"""States of units that the config no longer has; as the daemon's metrics call them."""
+_LEAVING = ("draining", "withdrawn", "holders unknown", "held-back", "held back")
+"""States of units that the config does not give out; as the daemon's metrics call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +68,15 @@ class NodeView:
     """A node at one moment.
 
     Attributes:
-        metrics: the daemon's address, "" while it has none.
+        configs: files to edit, one for each vendor.
+        metrics: addresses of the daemons that have one.
         refused: what is wrong with the config that was refused last, () after a good one.
         unmet: entries of the config in force that this node cannot meet.
 
     """
 
     machine: str
-    config: str
+    configs: tuple[str, ...]
     elapsed: float
     resources: tuple[ResourceRow, ...] = ()
     devices: tuple[DeviceRow, ...] = ()
@@ -83,7 +84,7 @@ class NodeView:
     happenings: tuple[Happening, ...] = ()
     latencies: Latencies = Latencies()
     began: float = 0.0
-    metrics: str = ""
+    metrics: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
 
@@ -93,8 +94,8 @@ class Memory:
     """What the view keeps of the past; written by the node's loop alone."""
 
     began: float
-    metrics: str = ""
-    scraped: Scraped = field(default_factory=Scraped)
+    metrics: dict[str, str] = field(default_factory=dict)
+    scraped: dict[str, Scraped] = field(default_factory=dict)
     happenings: deque[Happening] = field(default_factory=lambda: deque(maxlen=KEPT_HAPPENINGS))
     admissions: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))
     admitted: int = 0
@@ -105,6 +106,13 @@ class Memory:
         """Note how long an admission took."""
         self.admissions.append(milliseconds)
         self.admitted += 1
+
+    def all_scraped(self) -> Scraped:
+        """What the metrics of all daemons say; no device and no resource is in two of them."""
+        return Scraped(
+            reasons={k: v for each in self.scraped.values() for k, v in each.reasons.items()},
+            states={k: v for each in self.scraped.values() for k, v in each.states.items()},
+        )
 
     def latencies(self) -> Latencies:
         """Sum up."""
@@ -118,22 +126,22 @@ def look(
     memory: Memory,
     *,
     machine: str,
-    config: str,
+    configs: tuple[str, ...],
 ) -> NodeView:
     """Look at a node."""
-    held = held_units(kubelet)
+    held, scraped = held_units(kubelet), memory.all_scraped()
     health = {resource: kubelet.devices(resource) for resource in sorted(kubelet.capacity())}
     return NodeView(
         machine=machine,
-        config=config,
+        configs=configs,
         elapsed=time.monotonic() - memory.began,
-        resources=tuple(_resources(kubelet, held, memory.scraped)),
-        devices=tuple(devices(health, held, names, memory.scraped)),
+        resources=tuple(_resources(kubelet, held, scraped)),
+        devices=tuple(devices(health, held, names, scraped)),
         pods=tuple(_pods(kubelet, names)),
         happenings=tuple(memory.happenings),
         latencies=memory.latencies(),
         began=memory.began,
-        metrics=memory.metrics,
+        metrics=tuple(memory.metrics.values()),
         refused=tuple(memory.standing.refused.lines),
         unmet=tuple(memory.standing.unmet.lines),
     )
@@ -168,7 +176,7 @@ def devices(
         yield DeviceRow(
             name=name,
             units="".join(letters[unit] for unit in mine),
-            reason=scraped.reasons.get(_device(mine[0]), ""),
+            reason=next(filter(None, (scraped.reasons.get(_device(u), "") for u in mine)), ""),
         )
 
 

@@ -16,7 +16,7 @@ UNITS = "uffx"
 def _view(gpus: int, units: str) -> NodeView:
     return NodeView(
         machine="h100x16",
-        config="/tmp/dp-abcdefgh/config/nvidia.yaml",
+        configs=("/tmp/dp-abcdefgh/config/nvidia.yaml",),
         elapsed=75,
         resources=tuple(
             ResourceRow(
@@ -146,7 +146,7 @@ def test_plain_characters_where_there_are_no_others() -> None:
 
 def test_an_empty_node_says_so() -> None:
     """Before anything is registered the view has words for it."""
-    empty = NodeView(machine="none", config="/c/nvidia.yaml", elapsed=0)
+    empty = NodeView(machine="none", configs=("/c/nvidia.yaml",), elapsed=0)
     text = "\n".join(line.plain for line in draw(empty, 80, 24))
     assert "nothing registered" in text
     assert "no latencies yet" in text

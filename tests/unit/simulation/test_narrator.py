@@ -188,7 +188,7 @@ def test_facts_not_worth_a_line(tell: Tell, fact: Fact) -> None:
 def test_a_dead_daemon_leaves_its_last_words(tell: Tell) -> None:
     """The end of the daemon is told with its code and its last log lines."""
     (told,) = tell(Exited(code=1, last=(LogLine(message="oh"),)))
-    assert told.fields == {"code": 1, "last": ["oh"]}
+    assert told.fields == {"vendor": "", "code": 1, "last": ["oh"]}
     assert told.bad
 
 
