@@ -5,12 +5,15 @@ library shows it to whoever opens it anew.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from deviceplugin.simulation.gpu_driver import GpuDriver, Queue, nvml_error
 from deviceplugin.simulation.machine import Machine
 from deviceplugin.simulation.timeline import Step
-from deviceplugin.vendors.nvidia.door import Code, GpuEvent, GpuInfo
+from deviceplugin.vendors.nvidia.door import SWITCH, Code, GpuEvent, GpuInfo
+
+_SWITCHED = {"A100-SXM": 12, "H100 80GB HBM3": 18, "H200": 18, "B200": 18}
+"""NVLinks of GPUs that come on boards with switches, by a part of the model's name."""
 
 
 class SimulatedNvml:
@@ -82,6 +85,13 @@ class SimulatedNvml:
         gpu = self._driver.by_uuid(uuid)
         with self._driver.call("nvmlDeviceGetFieldValues", gpu):
             return self._driver.state.gpus[gpu.index].recovery
+
+    def nvlinks(self, uuid: str) -> Mapping[str, int]:
+        """Return links to switches, as many as boards with this model have."""
+        gpu = self._driver.by_uuid(uuid)
+        with self._driver.call("nvmlDeviceGetNvLinkState", gpu):
+            count = next((n for word, n in _SWITCHED.items() if word in gpu.model), 0)
+        return {SWITCH: count} if count else {}
 
     def events(self, uuids: Sequence[str]) -> "SimulatedEventSet":
         """Return a new event set with these GPUs."""

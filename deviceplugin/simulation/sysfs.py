@@ -47,11 +47,11 @@ class Tree:
     def plug(self, index: int) -> None:
         """Show a GPU on the PCI bus: complete from the moment on at which it is there."""
         gpu = self._gpu(index)
-        device = self.sysfs / "devices/pci0000:00" / gpu.pci_address
+        device = self.sysfs / "devices" / _root(gpu) / gpu.pci_address
         write(device, _pci_files(gpu))
         link = self._on_bus(gpu)
         if not link.is_symlink():
-            link.symlink_to(Path("../../../devices/pci0000:00") / gpu.pci_address)
+            link.symlink_to(Path("../../../devices") / _root(gpu) / gpu.pci_address)
 
     def unplug(self, index: int) -> None:
         """Take a GPU off the PCI bus."""
@@ -72,6 +72,11 @@ class Tree:
         write(folder, {"online": ids, "possible": ids, "has_cpu": with_cpus})
         for node in self.machine.numa:
             write(folder / f"node{node.id}", {"cpulist": node.cpus})
+
+
+def _root(gpu: Gpu) -> str:
+    """A PCI root for each socket."""
+    return f"pci0000:{0x20 * (gpu.numa_node or 0):02x}"
 
 
 def _pci_files(gpu: Gpu) -> dict[str, str]:

@@ -54,8 +54,8 @@ def test_repartition_with_pods_under_one_name(kubelet: Kubelet, amd: Ours) -> No
     assert kubelet.admit("busy", Container(limits={GPU: 1})).admitted
     amd.happen(repartition="SPX/NPS1")
     kubelet.wait(resource=GPU, allocatable=7, seconds=LEAVING)
-    # Seven whole GPUs, and the partition that the pod holds, Unhealthy.
-    kubelet.wait(resource=GPU, allocatable=7, capacity=9, seconds=LEAVING)
+    # Seven whole GPUs, and the partition that the pod holds, Unhealthy; its GPU waits unlisted.
+    kubelet.wait(resource=GPU, allocatable=7, capacity=8, seconds=LEAVING)
     assert kubelet.held()["busy"]["main"][GPU]
     kubelet.remove("busy")
     kubelet.wait(resource=GPU, allocatable=8, capacity=8, seconds=LEAVING)

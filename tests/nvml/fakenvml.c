@@ -435,6 +435,58 @@ int nvmlDeviceGetFieldValues(struct handle *handle, int number, struct field_val
     return result;
 }
 
+/* 18 links to switches on HBM3 boards, 12 to the neighbour on NVL pairs; the last is down. */
+static int links_of(const struct gpu *gpu)
+{
+    return strstr(gpu->name, "HBM3") ? 18 : strstr(gpu->name, "NVL") ? 12 : 0;
+}
+
+static int enter_link(const char *function, struct handle *handle, unsigned int link,
+                      struct gpu *gpu)
+{
+    int result = enter_gpu(function, handle, gpu);
+    if (result == SUCCESS && !links_of(gpu))
+        result = NOT_SUPPORTED;
+    if (result == SUCCESS && link >= (unsigned int)links_of(gpu))
+        result = INVALID_ARGUMENT;
+    return result;
+}
+
+int nvmlDeviceGetNvLinkState(struct handle *handle, unsigned int link, unsigned int *active)
+{
+    struct gpu gpu;
+    int result = enter_link("nvmlDeviceGetNvLinkState", handle, link, &gpu);
+    if (result == SUCCESS)
+        *active = (int)link < links_of(&gpu) - 1;
+    return result;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(struct handle *handle, unsigned int link,
+                                        unsigned int *type)
+{
+    struct gpu gpu;
+    int result = enter_link("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link, &gpu);
+    if (result == SUCCESS)
+        *type = strstr(gpu.name, "HBM3") ? 2 : 0;
+    return result;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct handle *handle, unsigned int link,
+                                        struct pci_info *info)
+{
+    struct gpu gpu;
+    int result = enter_link("nvmlDeviceGetNvLinkRemotePciInfo", handle, link, &gpu);
+    if (result != SUCCESS)
+        return result;
+    pthread_mutex_lock(&lock);
+    const char *bus = state.gpus[gpu.index ^ 1].bus;
+    memset(info, 0, sizeof *info);
+    if (sscanf(bus, "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3)
+        result = UNKNOWN;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 int nvmlEventSetCreate(struct event_set **set)
 {
     int result = enter("nvmlEventSetCreate", ANY, "");

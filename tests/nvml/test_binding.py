@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deviceplugin.vendors.nvidia import nvml as nvml_module
-from deviceplugin.vendors.nvidia.door import Code, GpuEvent, GpuInfo, NvmlError
+from deviceplugin.vendors.nvidia.door import SWITCH, Code, GpuEvent, GpuInfo, NvmlError
 from deviceplugin.vendors.nvidia.library import FOLDERS, Library, resolve_under
 from deviceplugin.vendors.nvidia.nvml import RealNvml
 
@@ -44,6 +44,31 @@ def test_what_a_gpu_lacks_is_none(fake: Any, nvml: RealNvml) -> None:
     assert nvml.gpu(1).mig_enabled is None
     assert nvml.recovery_action("GPU-00000001") is None
     nvml.check("GPU-00000001")
+
+
+def test_links_to_switches_are_counted(nvml: RealNvml) -> None:
+    """Active NVLinks of a board with switches; one that is down does not count."""
+    nvml.open()
+    nvml.gpu(0)
+    assert nvml.nvlinks("GPU-00000000") == {SWITCH: 17}
+
+
+def test_links_to_a_neighbour_are_counted(fake: Any, nvml: RealNvml) -> None:
+    """NVLinks of a pair lead to the other GPU's PCI address."""
+    fake.change(4, name="NVIDIA H100 NVL")
+    nvml.open()
+    neighbour = nvml.gpu(5).pci_address
+    nvml.gpu(4)
+    assert nvml.nvlinks("GPU-00000004") == {neighbour: 11}
+
+
+@pytest.mark.parametrize("code", [3, 13], ids=["not supported", "no such function"])
+def test_a_gpu_without_links_has_none(fake: Any, nvml: RealNvml, code: int) -> None:
+    """Old drivers and plain cards have no NVLinks, which is no error."""
+    fake.set(f"fail nvmlDeviceGetNvLinkState {code} -1")
+    nvml.open()
+    nvml.gpu(1)
+    assert nvml.nvlinks("GPU-00000001") == {}
 
 
 def test_opens_once(fake: Any, nvml: RealNvml) -> None:

@@ -55,7 +55,9 @@ class PollSource:
             self._round(emit)
             # From start to start, so that a slow round does not stretch the time to notice.
             spent = self.health.clock() - began
-            stop.wait(max(self.health.timing.poll - spent, self.health.timing.poll / 10))
+            # The first look after a scan is what counters are compared with: it comes soon.
+            pause = self.health.timing.poll / (10 if self.health.why_away else 1)
+            stop.wait(max(pause - spent, self.health.timing.poll / 10))
 
     def _round(self, emit: Emit) -> None:
         health = self.health

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -106,6 +106,11 @@ class TimedNvml:
         """Return the recovery action."""
         with self._calls.during(f"asking {uuid} for its recovery action", self._limits.call):
             return self._door.recovery_action(uuid)
+
+    def nvlinks(self, uuid: str) -> Mapping[str, int]:
+        """Return the NVLinks of a GPU."""
+        with self._calls.during(f"asking {uuid} for its NVLinks", self._limits.call):
+            return self._door.nvlinks(uuid)
 
     def events(self, uuids: Sequence[str]) -> EventSet:
         """Return a new event set, timed as well."""

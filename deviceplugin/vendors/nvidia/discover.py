@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from deviceplugin.backend import BackendOptions, BackendUnavailableError
 from deviceplugin.cdi import CdiSpecs
 from deviceplugin.events import Scan
-from deviceplugin.model import BackendState, Device, DeviceId, ResourceName
+from deviceplugin.model import BackendState, Device, DeviceId, Links, ResourceName
 from deviceplugin.vendors.nvidia import nodes
 from deviceplugin.vendors.nvidia.door import Code, GpuInfo, Nvml, NvmlError
 from deviceplugin.vendors.nvidia.health import speaks_of_driver
@@ -92,7 +92,7 @@ class Surroundings:
         self.bus = PciBus(sysfs=self.options.sysfs)
         self.cdi = CdiSpecs(self.options.cdi_dirs)
 
-    def scan(self, found: Found) -> Scan:
+    def scan(self, found: Found, links: Links | None = None) -> Scan:
         """Complete what NVML told to a scan."""
         names = self.cdi.names()
         # Asked for once: the same for all GPUs, and a scan comes every few seconds.
@@ -104,6 +104,7 @@ class Surroundings:
             devices=tuple(self._device(gpu, names, control) for gpu in usable),
             bus=None if bus is None else bus - skipped,
             problems=(*found.errors, *map(_divided, filter(_is_divided, found.gpus))),
+            links=links or Links(),
         )
 
     def _device(self, gpu: GpuInfo, names: frozenset[str], control: tuple[str, ...]) -> Device:

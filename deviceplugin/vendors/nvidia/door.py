@@ -6,7 +6,7 @@ thread; calls may take long or hang, so none is made elsewhere.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +46,10 @@ class NvmlError(DevicePluginError):
         super().__init__(f"{call}: {text or 'NVML error'} (code {code})")
         self.code = code
         self.call = call
+
+
+SWITCH = "switch"
+"""The other end of NVLinks that lead to switches: all GPUs on them reach each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,9 @@ class Nvml(Protocol):
 
     def recovery_action(self, uuid: str) -> int | None:
         """Field 230: see ``recovery.py`` for the values; None: this driver does not have it."""
+
+    def nvlinks(self, uuid: str) -> Mapping[str, int]:
+        """Active NVLinks by the PCI address at the other end, or ``SWITCH``; {} for none."""
 
     def events(self, uuids: Sequence[str]) -> EventSet:
         """A new event set, each GPU registered once; one that has no events is skipped."""

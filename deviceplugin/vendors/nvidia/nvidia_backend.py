@@ -16,6 +16,7 @@ from deviceplugin.vendors.nvidia.delivery import delivery
 from deviceplugin.vendors.nvidia.door import Nvml, NvmlError
 from deviceplugin.vendors.nvidia.event_source import EventSource
 from deviceplugin.vendors.nvidia.health import Health
+from deviceplugin.vendors.nvidia.links import LinkMap
 from deviceplugin.vendors.nvidia.poll_source import PollSource
 from deviceplugin.vendors.nvidia.reopening import Reopening
 from deviceplugin.vendors.nvidia.watchdog import Watchdog
@@ -44,6 +45,7 @@ class NvidiaBackend:
     vendor: str = "nvidia"
     _surroundings: discover.Surroundings = field(init=False)
     _reopening: Reopening = field(init=False)
+    _links: LinkMap = field(init=False)
     _pci: dict[str, str] = field(default_factory=dict)
     _was_away: bool = False
     _root: Path | None = None
@@ -53,6 +55,7 @@ class NvidiaBackend:
         self.door = TimedNvml(self.door, self.calls, self.limits)
         self._surroundings = discover.Surroundings(options=self.options)
         self._reopening = Reopening(clock=self.health.clock)
+        self._links = LinkMap(bus=self._surroundings.bus)
 
     def discover(self) -> Scan:
         """Scan; a driver that has come back is opened anew, one that hangs is left alone."""
@@ -101,10 +104,12 @@ class NvidiaBackend:
     def _look(self) -> Scan:
         if not self.door.library():
             self._open()
-        return self._surroundings.scan(discover.enumerate_gpus(self.door))
+        found = discover.enumerate_gpus(self.door)
+        return self._surroundings.scan(found, self._links.between(self.door, found.gpus))
 
     def _open(self) -> None:
         self.door.open()
+        self._links.forget()
         fields = {"library": self.door.library(), "driver": self.door.driver_version()}
         logger.info("NVML opened", extra=fields)
         for part in ("poll", "events"):

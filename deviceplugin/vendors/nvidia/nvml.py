@@ -7,13 +7,14 @@ followed to its new file within the process.
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from deviceplugin.vendors.nvidia import recovery
-from deviceplugin.vendors.nvidia.door import Code, GpuEvent, GpuInfo, NvmlError
+from deviceplugin.vendors.nvidia.door import SWITCH, Code, GpuEvent, GpuInfo, NvmlError
 from deviceplugin.vendors.nvidia.library import Library
 
 DRAIN_SECONDS = 3.0
@@ -115,6 +116,13 @@ class RealNvml:
             if value.nvmlReturn != 0:
                 raise pynvml.NVMLError(value.nvmlReturn)
             return int(value.value.uiVal)
+
+    def nvlinks(self, uuid: str) -> Mapping[str, int]:
+        """Return the active NVLinks of a GPU by what is at their other end."""
+        with self._call(f"nvmlDeviceGetNvLinkState({uuid})") as pynvml:
+            handle = self._handle(pynvml, uuid)
+            ends = (_far_end(pynvml, handle, link) for link in range(pynvml.NVML_NVLINK_MAX_LINKS))
+            return Counter(end for end in ends if end)
 
     def events(self, uuids: Sequence[str]) -> "RealEventSet":
         """Return a new event set with these GPUs; one that has no events is skipped."""
@@ -277,6 +285,27 @@ def _describe(pynvml: Any, handle: Any, index: int) -> GpuInfo:
         memory_mib=None if memory is None else int(memory) // 2**20,
         mig_enabled=None if mig is None else bool(mig),
     )
+
+
+def _far_end(pynvml: Any, handle: Any, link: int) -> str:
+    """What an NVLink leads to; "" for one that is not there, not active, or not told."""
+    if not _asked(lambda: pynvml.nvmlDeviceGetNvLinkState(handle, link)):
+        return ""
+    kind = _asked(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link))
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return SWITCH
+    info = _asked(lambda: pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link))
+    return _pci_address(info) if info else ""
+
+
+def _asked(ask: Callable[[], Any]) -> Any:
+    """Return what ``ask`` says; None for a link that the GPU has not, too."""
+    try:
+        return _optional(ask)
+    except _binding().NVMLError as error:
+        if error.value == Code.INVALID_ARGUMENT:
+            return None
+        raise
 
 
 def _pci_address(info: Any) -> str:

@@ -35,6 +35,15 @@ class PciBus:
         gpus = (address for address, is_gpu in self._gpus.items() if is_gpu)
         return frozenset(gpu for gpu in gpus if not _is_withheld(devices / gpu))
 
+    def path(self, address: str) -> tuple[str, ...]:
+        """PCI root and bridges above a device, outermost first; () where it cannot be read."""
+        try:
+            parts = (self.sysfs / "bus/pci/devices" / address).resolve(strict=True).parts
+        except OSError:
+            return ()
+        roots = [place for place, part in enumerate(parts) if part.startswith("pci")]
+        return parts[roots[-1] : -1] if roots else ()
+
     def numa_node(self, address: str) -> int | None:
         """The node next to a device; None when unknown, or when it has no CPUs here."""
         text = _read(self.sysfs / "bus/pci/devices" / address / "numa_node")

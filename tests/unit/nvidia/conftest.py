@@ -30,6 +30,8 @@ class MemoryNvml:
 
     gpus: list[GpuInfo] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
+    links: dict[str, dict[str, int]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
     opened: int = 0
     is_open: bool = False
 
@@ -69,6 +71,12 @@ class MemoryNvml:
     def check(self, uuid: str) -> None:
         """Answer for a GPU."""
         self.fail(uuid)
+
+    def nvlinks(self, uuid: str) -> dict[str, int]:
+        """Return the links of a GPU."""
+        self.asked.append(uuid)
+        self.fail(f"nvlinks {uuid}")
+        return self.links.get(uuid, {})
 
     def recovery_action(self, uuid: str) -> int | None:
         """Ask for nothing."""
