@@ -6,7 +6,7 @@ exist than are in use, and only KFD's nodes tell which are.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -72,6 +72,7 @@ class AmdTree:
     gpus: dict[int, GpuNow] = field(default_factory=dict)
     loaded: bool = False
     generation: int = 1
+    _written: dict[tuple[Unit, ...], str] = field(default_factory=dict)
 
     @property
     def kfd(self) -> Path:
@@ -111,6 +112,7 @@ class AmdTree:
         self.loaded = False
         shutil.rmtree(self.sysfs / "module/amdgpu", ignore_errors=True)
         shutil.rmtree(self.sysfs / "class/kfd", ignore_errors=True)
+        self._written.clear()
         for now in self.gpus.values():
             self._unbind(now.gpu)
         (self.devfs / "kfd").unlink(missing_ok=True)
@@ -237,37 +239,41 @@ class AmdTree:
                 link.symlink_to(device / "drm" / name)
 
     def _topology(self) -> None:
-        """Write KFD's nodes anew; the new set appears whole, and then the generation rises."""
-        self.generation += 1
-        name = f"nodes.{self.generation}"
-        for number, files in enumerate(self._nodes()):
-            for place, text in files.items():
-                path = self.kfd / name / str(number) / place
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"{text}\n", encoding="utf-8")
-        (self.kfd / name).mkdir(parents=True, exist_ok=True)
-        current, following = self.kfd / "nodes", self.kfd / "nodes.next"
-        before = current.resolve() if current.is_symlink() else None
-        following.symlink_to(name)
-        following.replace(current)
-        write(self.kfd, {"generation_id": str(self.generation), "system_properties": ""})
-        if before:
-            shutil.rmtree(before, ignore_errors=True)
+        """Show KFD's nodes anew; the new set appears whole, and then the generation rises.
 
-    def _nodes(self) -> Iterator[Mapping[str, str]]:
-        cpus = max(1, len(self.machine.numa))
-        shown = [
+        Sets that were shown before are kept: 64 partitions are thousands of files, and the
+        time to write them must not count as the daemon's.
+        """
+        self.generation += 1
+        shown = self._shown()
+        name = self._written.setdefault(shown, f"nodes.{self.generation}")
+        folder = self.kfd / name
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            for number, files in enumerate(self._nodes(shown)):
+                _write_node(folder / str(number), files)
+        following = self.kfd / "nodes.next"
+        following.symlink_to(name)
+        following.replace(self.kfd / "nodes")
+        write(self.kfd, {"generation_id": str(self.generation), "system_properties": ""})
+
+    def _shown(self) -> tuple[Unit, ...]:
+        lost = self.variant.lost
+        return tuple(
             unit
             for now in self._plugged()
             for unit in units(now.gpu)
-            if unit.number not in self.variant.lost or not now.gpu.compute
-        ]
+            if unit.number not in lost or not now.gpu.compute
+        )
+
+    def _nodes(self, shown: Sequence[Unit]) -> Iterator[Mapping[str, str]]:
+        cpus = max(1, len(self.machine.numa))
         for _ in range(cpus):
             yield {"gpu_id": "0", "name": "", "properties": "cpu_cores_count 96\nsimd_count 0"}
         for place, unit in enumerate(shown):
             yield self._node(cpus + place, unit, shown, cpus)
 
-    def _node(self, node: int, unit: Unit, shown: list[Unit], cpus: int) -> Mapping[str, str]:
+    def _node(self, node: int, unit: Unit, shown: Sequence[Unit], cpus: int) -> Mapping[str, str]:
         files = {
             "gpu_id": str(1000 + BLOCK * unit.gpu.index + unit.number),
             "name": "ip discovery",
@@ -315,6 +321,13 @@ class AmdTree:
         if variant.no_domain:
             del known["domain"]
         return known
+
+
+def _write_node(folder: Path, files: Mapping[str, str]) -> None:
+    for place, text in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _place(gpu: AmdGpu) -> Path:
