@@ -8,8 +8,8 @@ rank define resolves to neither.
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ _LARGEST = 16 * 1024 * 1024  # bytes; a vendor's spec has some 30 KB
 
 _Stamp = tuple[int, int, int]
 
+Named = Mapping[str, frozenset[str]]
+"""Fully qualified names (``vendor/class=device``), and the host's device nodes behind each."""
+
 
 class SpecError(ValueError):
     """A file that is no CDI spec; the text says why."""
@@ -32,7 +35,7 @@ class _Read:
     """What one file said the last time it was read."""
 
     stamp: _Stamp
-    names: frozenset[str] = frozenset()
+    named: Named = field(default_factory=dict)
     problem: str = ""
 
 
@@ -46,19 +49,24 @@ class CdiSpecs:
 
     def names(self) -> frozenset[str]:
         """Fully qualified names (``vendor/class=device``) that resolve now."""
+        return frozenset(self.named())
+
+    def named(self) -> Named:
+        """Names that resolve now, each with the paths of its device nodes on the host.
+
+        Nodes that a spec gives to all of its devices are among them.
+        """
         found = {path: self._read(path) for folder in self._dirs for path in _files(folder)}
         self._files = {path: read for path, read in found.items() if read}
-        resolved: frozenset[str] = frozenset()
+        resolved: dict[str, frozenset[str]] = {}
         for folder in self._dirs:
-            count = Counter(
-                name
-                for path, read in self._files.items()
-                if path.parent == folder
-                for name in read.names
-            )
-            clashing = frozenset(name for name, files in count.items() if files > 1)
+            reads = [read for path, read in self._files.items() if path.parent == folder]
+            count = Counter(name for read in reads for name in read.named)
+            for read in reads:
+                resolved.update(read.named)
             # A clash in a higher folder hides the name altogether: the rank was taken.
-            resolved = (resolved | frozenset(count)) - clashing
+            for name in (name for name, files in count.items() if files > 1):
+                del resolved[name]
         return resolved
 
     def problems(self) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _parse(path: Path, stamp: _Stamp) -> _Read:
     try:
-        return _Read(stamp=stamp, names=_names(_load(path, stamp[1])))
+        return _Read(stamp=stamp, named=_named(_load(path, stamp[1])))
     except (SpecError, ValueError, yaml.YAMLError, RecursionError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         logger.warning("CDI spec ignored", extra={"file": str(path), "problem": problem})
@@ -109,7 +117,7 @@ def _load(path: Path, size: int) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both loaders are safe ones
 
 
-def _names(document: Any) -> frozenset[str]:
+def _named(document: Any) -> Named:
     if not isinstance(document, dict) or not document.get("cdiVersion"):
         raise SpecError("is no CDI spec: it has no cdiVersion")
     kind = document.get("kind")
@@ -118,7 +126,20 @@ def _names(document: Any) -> frozenset[str]:
     devices = document.get("devices")
     if not isinstance(devices, list):
         raise SpecError("has no list of devices")
-    return frozenset(f"{kind}={_device_name(device)}" for device in devices)
+    shared = frozenset(_nodes(document))
+    return {
+        f"{kind}={_device_name(device)}": shared | frozenset(_nodes(device)) for device in devices
+    }
+
+
+def _nodes(holder: Any) -> Iterator[str]:
+    """Device nodes of a spec's or a device's edits; what is malformed there names none."""
+    edits = holder.get("containerEdits")
+    listed = edits.get("deviceNodes") if isinstance(edits, dict) else None
+    for node in listed if isinstance(listed, list) else ():
+        path = (node.get("hostPath") or node.get("path")) if isinstance(node, dict) else None
+        if isinstance(path, str):
+            yield path
 
 
 def _device_name(device: Any) -> str:
