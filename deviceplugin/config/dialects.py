@@ -32,6 +32,7 @@ class Dialect:
         variables: environment variables that have no key in the file.
         written: for fields of a Config, as ``health.overrides``, the key or variable that
             sets them.
+        mps: what to say of ``sharing.mps``, which is refused.
         elsewhere: keys and flags that users of other plugins try here, and what to do instead.
 
     """
@@ -42,6 +43,7 @@ class Dialect:
     resources: frozenset[str] = frozenset()
     variables: Callable[[Mapping[str, str]], Further] = nothing
     written: Mapping[str, str] = field(default_factory=lambda: _COMMON)
+    mps: str = "MPS is not supported yet"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -98,6 +100,7 @@ _DIALECTS = {
         device_name=amd_name,
         resources=frozenset({"amd.com/gpu"}),
         written=MappingProxyType(_AMD),
+        mps="MPS is NVIDIA's alone, AMD GPUs have no such thing",
         elsewhere=MappingProxyType(
             {
                 "resource_naming_strategy": _STRATEGY,

@@ -96,9 +96,9 @@ class Conflicts:
 
     def _mps(self, *, both: bool) -> Problem:
         if not both:
-            return self._problem(_MPS, "MPS sharing", "it is not supported yet: use timeSlicing")
+            return self._problem(_MPS, "MPS sharing", f"{self.dialect.mps}: use timeSlicing")
         found = f"both {path(_MPS)} and {path(_TIME_SLICING)} (line {self.lines(_TIME_SLICING)})"
-        return self._problem(_MPS, found, "keep timeSlicing alone; MPS is not supported yet")
+        return self._problem(_MPS, found, f"keep timeSlicing alone; {self.dialect.mps}")
 
     def _forms(self, slicing: Mapping[str, Any]) -> Iterator[Problem]:
         replicas, resources = slicing.get("replicas"), slicing.get("resources")

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin.config.amd_options import AmdFlags
+from deviceplugin.config.rules import ListedDevices
 from deviceplugin.model import Device, DeviceId, ResourceName
+from deviceplugin.sharing.select import select
 from deviceplugin.vendors.amd.partitions import arrange
 
 SINGLE, MIXED = AmdFlags(), AmdFlags(partition_strategy="mixed")
@@ -89,6 +91,18 @@ def test_what_is_held_back_says_why() -> None:
     (why,) = set(arranged.held_back.values())
     assert "5 of 8 GPUs" in why
     assert "partitionStrategy: mixed" in why
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("0000:01:00.0", 8), ("0000:01:00.0-p3", 1), ("0000:00:00.0", 1), ("0000:02:00.0", 0)],
+    ids=["all-its-partitions", "one-partition", "whole", "not-here"],
+)
+def test_devices_by_address(name: str, count: int) -> None:
+    """An address means the whole GPU, or all of its partitions."""
+    picked = select(ListedDevices(names=(name,)), gpus("spx_nps1", "cpx_nps1"))
+    assert len(picked.devices) == count
+    assert bool(picked.absent) == (count == 0)
 
 
 @given(

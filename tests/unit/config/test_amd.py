@@ -113,7 +113,7 @@ def test_devices(loaded: Loaded, written: str, name: str) -> None:
         ("health: {actions: {ras: reset}}", "ras", "ras-BLOCK such as ras-umc"),
         ("health: {actions: {ras-umc: ignroe}}", "ignroe", "ignore"),
         ("health: {xids: {79: ignore}}", "an unknown key", ""),
-        ("sharing: {mps: {replicas: 2}}", "MPS", "timeSlicing"),
+        ("sharing: {mps: {replicas: 2}}", "MPS", "no such thing: use timeSlicing"),
     ],
 )
 def test_mistakes(refused: Refused, text: str, found: str, remedy: str) -> None:
