@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deviceplugin.backend import BackendOptions, BackendUnavailableError
+from deviceplugin.cdi import CdiSpecs, Named
 from deviceplugin.events import Scan
 from deviceplugin.model import BackendState, Device, DeviceId, ResourceName
 from deviceplugin.vendors.amd import drm, links
+from deviceplugin.vendors.amd.cdi_names import cdi_names
 from deviceplugin.vendors.amd.join import Join, Part, expected
 from deviceplugin.vendors.amd.kfd import Kfd, Topology
 from deviceplugin.vendors.amd.pci import Function, PciBus
@@ -39,12 +41,15 @@ class Look:
     options: BackendOptions
     kfd: Kfd = field(init=False)
     bus: PciBus = field(init=False)
+    cdi: CdiSpecs = field(init=False)
+    _named: Named = field(default_factory=dict)
     _modes: dict[str, tuple[str, str]] = field(default_factory=dict)
     _modes_of: object = None
     generation: int | None = None
 
     def __post_init__(self) -> None:
         self.kfd = Kfd(sysfs=self.options.sysfs)
+        self.cdi = CdiSpecs(self.options.cdi_dirs)
         self.bus = PciBus(sysfs=self.options.sysfs)
 
     def scan(self) -> Scan:
@@ -99,6 +104,7 @@ class Look:
         return [function for function in found if function is not None]
 
     def _scan(self, join: Join, on_bus: frozenset[str] | None) -> Scan:
+        self._named = self.cdi.named()
         ranks = {node.number: rank for rank, node in enumerate(join.topology.gpus)}
         wanted = expected(join.parts)
         devices: list[Device] = []
@@ -133,6 +139,7 @@ class Look:
             parent=whole if is_part else None,
             layout=function.layout or (UNNAMED if is_part else ""),
             nodes=tuple(self._nodes(part)),
+            cdi_names=cdi_names(f"{DRI}/renderD{part.minors.render}", self._named),
             attributes=dict(self._attributes(part, wanted)),
         )
 

@@ -145,9 +145,11 @@ class ExporterSource:
             self.health.symptom(device, kind, detail, Action.RECOVER, emit)
 
     def _say(self, why: str) -> None:
-        if why == self._why_not:
-            return
+        # Once for each time that it stops: of one that talks nonsense each reason is another.
+        is_news = bool(why) != bool(self._why_not)
         self._why_not = why
+        if not is_news:
+            return
         if why:
             logger.warning(
                 "AMD's exporter does not answer; its last verdicts stand",

@@ -8,7 +8,7 @@ from pathlib import Path
 from deviceplugin.vendors.amd import sysfs
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count", re.ASCII)
-_UNCORRECTABLE = re.compile(r"ue\s*:\s*([0-9]{1,18})", re.ASCII)
+_UNCORRECTABLE = re.compile(r"ue\s*:\s*([0-9]{1,18})(?![0-9])", re.ASCII)
 _PAGE = re.compile(r"0x[0-9a-fA-F]+\s*:\s*0x[0-9a-fA-F]+\s*:\s*[RPF]", re.ASCII)
 
 

@@ -65,9 +65,10 @@ class SmiSource:
         except probe.ProbeFailedError as error:
             self._say(str(error))
             return
-        self._say("")
-        bad = frozenset(self._judged(rows, emit))
-        self.health.condemned[_LIBRARY] = bad
+        ours = [row for row in _rows(rows) if row.get("address") in self.health.gpus]
+        # Without access to /dev/dri some versions give random addresses and call it success.
+        self._say("" if ours else "it names none of the GPUs that KFD shows")
+        self.health.condemned[_LIBRARY] = frozenset(self._judged(ours, emit))
 
     def _why_not(self) -> str:
         nodes = Kfd(sysfs=self.sysfs).root / "nodes"
@@ -80,11 +81,9 @@ class SmiSource:
                     return f"KFD node {node} has no links, and the library may crash of that"
         return ""
 
-    def _judged(self, rows: Any, emit: Emit) -> Iterator[DeviceId]:
-        for row in rows if isinstance(rows, list) else []:
-            address = str(row.get("address", ""))
-            if address not in self.health.gpus:
-                continue
+    def _judged(self, rows: list[dict[str, Any]], emit: Emit) -> Iterator[DeviceId]:
+        for row in rows:
+            address = str(row["address"])
             for kind, detail, action in self._wrong(address, row):
                 device = DeviceId(address)
                 self.health.symptom(device, kind, detail, action, emit)
@@ -114,3 +113,7 @@ class SmiSource:
                 logger.info("AMD's management library is of no use here", extra={"why": why})
             else:
                 logger.info("AMD's management library answers")
+
+
+def _rows(answer: Any) -> list[dict[str, Any]]:
+    return [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []

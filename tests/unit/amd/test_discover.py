@@ -1,5 +1,6 @@
 """What is found on every kind of tree that drivers show."""
 
+import json
 import os
 import shutil
 import time
@@ -361,3 +362,23 @@ def test_a_scan_of_64_partitions_is_quick(make_node: MakeNode, make_gpu: MakeGpu
         assert len(node.scan().devices) == 64
         spent.append(time.perf_counter() - begun)
     assert min(spent) < 0.06
+
+
+def test_cdi_names_by_render_node(make_node: MakeNode, make_gpu: MakeGpu) -> None:
+    """A name of a spec means the GPU whose render node it has, whatever its number; "all" none."""
+    node = make_node(make_gpu(0), make_gpu(1))
+    folder = node.root / "cdi"
+    folder.mkdir()
+    nodes = {"0": [136], "1": [128], "all": [128, 136]}
+    devices = [
+        {
+            "name": name,
+            "containerEdits": {"deviceNodes": [{"path": f"/dev/dri/renderD{n}"} for n in minors]},
+        }
+        for name, minors in nodes.items()
+    ]
+    spec = {"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": devices}
+    (folder / "amd.json").write_text(json.dumps(spec))
+    node.look = Look(options=replace(node.look.options, cdi_dirs=(folder,)))
+    names = {device.id: device.cdi_names for device in node.scan().devices}
+    assert names == {"0000:05:00.0": ("amd.com/gpu=1",), "0000:15:00.0": ("amd.com/gpu=0",)}
