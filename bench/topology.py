@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from bench.figures import Effort, Figure
-from deviceplugin.allocation.topology import Candidate, Question, choose
+from deviceplugin.allocation.question import Candidate, Question
+from deviceplugin.allocation.topology import choose
 from deviceplugin.model import DeviceId
 
 

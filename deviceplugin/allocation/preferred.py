@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deviceplugin.allocation import topology
+from deviceplugin.allocation.question import Candidate, Question, Weight
 from deviceplugin.model import DeviceId, Policy, ResourceView, UnitId
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def _whole(
 ) -> list[UnitId]:
     free = [_placed(view, candidate.device) for candidate in candidates]
     fixed = [_placed(view, device) for device in _picked(view, chosen)]
-    question = topology.Question(
+    question = Question(
         free=free,
         fixed=fixed,
         count=min(count, len(free)),
@@ -133,10 +134,10 @@ def _whole(
     return [candidates[place].free[0] for place in choice.places]
 
 
-def _placed(view: ResourceView, device: DeviceId) -> topology.Candidate:
+def _placed(view: ResourceView, device: DeviceId) -> Candidate:
     known = view.devices.get(device)
     node = view.unit_by_id[view.ids_by_device[device][0]].numa_node
-    return topology.Candidate(device=device, gpu=known.physical if known else device, node=node)
+    return Candidate(device=device, gpu=known.physical if known else device, node=node)
 
 
 def _parts(view: ResourceView) -> Mapping[DeviceId, int]:
@@ -145,7 +146,7 @@ def _parts(view: ResourceView) -> Mapping[DeviceId, int]:
     return {gpu: count for gpu, count in parts.items() if count > 1}
 
 
-def _by_node(candidates: Iterable[topology.Candidate]) -> topology.Weight:
+def _by_node(candidates: Iterable[Candidate]) -> Weight:
     """Weights where nobody knows of links: a NUMA node's devices are near to each other."""
     nodes = {each.device: each.node for each in candidates}
 

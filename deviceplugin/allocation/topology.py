@@ -15,13 +15,12 @@ Branch and bound goes through these numbers, with a count of steps as its limit 
 clock: the same question has the same answer, however busy the node is.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from deviceplugin.model import DeviceId
-
-Weight = Callable[[DeviceId, DeviceId], int]
+from deviceplugin.allocation.classes import Class, classes
+from deviceplugin.allocation.groups import Groups
+from deviceplugin.allocation.question import Question
 
 MOST = 128
 """Candidates that are looked at as pairs; beyond, nobody has measured links anyway."""
@@ -30,34 +29,6 @@ STEPS = 2_500
 """Steps of a search at most: about ten milliseconds with sixteen unlike GPUs."""
 
 Keys = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A device with one unit; ``gpu`` is the physical device, ``node`` its NUMA node."""
-
-    device: DeviceId
-    gpu: DeviceId
-    node: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is offered.
-
-    Attributes:
-        free: candidates by index.
-        fixed: devices of units that must be included.
-        count: how many of ``free`` to take, no more than there are.
-        parts: number of units of each GPU that is listed in parts.
-
-    """
-
-    free: Sequence[Candidate]
-    fixed: Sequence[Candidate]
-    count: int
-    parts: Mapping[DeviceId, int]
-    weight: Weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,141 +42,17 @@ class Choice:
 
 def choose(question: Question, steps: int = STEPS) -> Choice:
     """Choose the best set, or the best that is found within so many steps."""
-    kinds = _classes(question)
+    kinds = classes(question)
     search = _Search(question=question, kinds=kinds, steps=steps)
     search.run()
     places = _places(kinds, search.best)
     return Choice(places=tuple(places), proven=search.steps >= 0, keys=search.best_keys)
 
 
-def _places(kinds: Sequence["_Class"], counts: Sequence[int]) -> list[int]:
+def _places(kinds: Sequence["Class"], counts: Sequence[int]) -> list[int]:
     return sorted(
         place for kind, count in zip(kinds, counts, strict=True) for place in kind.places[:count]
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Class:
-    """Units that nothing tells apart.
-
-    Attributes:
-        places: in ``Question.free``, ascending.
-        inside: weight between two of them.
-        to: weight to a unit of each class.
-        fixed: sum of the weights to what must be included.
-        near: sums of the 0, 1, 2, … smallest weights to other free units.
-        twin: an earlier class that could change places with this one; -1 for none.
-
-    """
-
-    places: tuple[int, ...]
-    gpu: DeviceId
-    node: int | None
-    inside: int
-    to: tuple[int, ...]
-    fixed: int
-    near: tuple[int, ...]
-    twin: int = -1
-
-    @property
-    def size(self) -> int:
-        """Number of units."""
-        return len(self.places)
-
-
-def _classes(question: Question) -> list[_Class]:
-    free = question.free
-    table = [
-        [0 if one is other else question.weight(one.device, other.device) for other in free]
-        for one in free
-    ]
-    fixed = [
-        [question.weight(one.device, other.device) for other in question.fixed] for one in free
-    ]
-    groups = _grouped(question, table, fixed)
-    # The most central first: what is decided early then tells the most about what is possible.
-    groups.sort(key=lambda group: sum(sorted(table[group[0]])[: question.count]))
-    made = [_class(question, group, groups, table, fixed) for group in groups]
-    return [_with_twin(question, made, number) for number in range(len(made))]
-
-
-def _grouped(question: Question, table: list[list[int]], fixed: list[list[int]]) -> list[list[int]]:
-    groups: list[list[int]] = []
-    for place, candidate in enumerate(question.free):
-        for group in groups:
-            first = group[0]
-            alike = _part_of(question, candidate) == _part_of(question, question.free[first])
-            if alike and fixed[place] == fixed[first] and _same_row(table, place, first):
-                group.append(place)
-                break
-        else:
-            groups.append([place])
-    return groups
-
-
-def _part_of(question: Question, candidate: Candidate) -> tuple[DeviceId | None, int | None]:
-    gpu = candidate.gpu if candidate.gpu in question.parts else None
-    return gpu, candidate.node
-
-
-def _same_row(table: list[list[int]], one: int, other: int) -> bool:
-    """Whether two units are as far from everything else."""
-    row = list(table[other])
-    row[one], row[other] = row[other], row[one]
-    return row == table[one]
-
-
-def _class(
-    question: Question,
-    group: list[int],
-    groups: list[list[int]],
-    table: list[list[int]],
-    fixed: list[list[int]],
-) -> _Class:
-    first = group[0]
-    row = table[first]
-    others = sorted(weight for place, weight in enumerate(row) if place != first)
-    near = [0]
-    for weight in others[: max(0, question.count - 1)]:
-        near.append(near[-1] + weight)
-    return _Class(
-        places=tuple(group),
-        gpu=question.free[first].gpu,
-        node=question.free[first].node,
-        inside=row[group[1]] if len(group) > 1 else 0,
-        to=tuple(row[other[0]] for other in groups),
-        fixed=sum(fixed[first]),
-        near=tuple(near),
-    )
-
-
-def _with_twin(question: Question, made: Sequence[_Class], number: int) -> _Class:
-    kind = made[number]
-    twins = (
-        other for other in range(number - 1, -1, -1) if _could_swap(question, made, other, number)
-    )
-    twin = next(twins, -1)
-    return replace(kind, twin=twin)
-
-
-def _could_swap(question: Question, made: Sequence[_Class], one: int, other: int) -> bool:
-    a, b = made[one], made[other]
-    if (a.size, a.inside, a.fixed, a.node) != (b.size, b.inside, b.fixed, b.node):
-        return False
-    if _standing(question, made, a) != _standing(question, made, b):
-        return False
-    return all(
-        a.to[third] == b.to[third] for third in range(len(made)) if third not in (one, other)
-    )
-
-
-def _standing(question: Question, made: Sequence[_Class], kind: _Class) -> tuple[int, int, int]:
-    """What a GPU's breaking depends on: its parts, those already taken, classes it is in."""
-    parts = question.parts.get(kind.gpu, 0)
-    if not parts:
-        return 0, 0, 0
-    held = sum(each.gpu == kind.gpu for each in question.fixed)
-    return parts, held, sum(each.gpu == kind.gpu for each in made)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,22 +63,22 @@ class _Search:
     """
 
     question: Question
-    kinds: list[_Class]
+    kinds: list[Class]
     steps: int
     best: list[int] = field(default_factory=list)
     best_keys: Keys = (0, 0, 0, 0)
     _counts: list[int] = field(default_factory=list)
     _base: list[int] = field(default_factory=list)
     _after: list[int] = field(default_factory=list)
-    _gpus: "_Groups" = field(init=False)
-    _nodes: "_Groups" = field(init=False)
+    _gpus: "Groups" = field(init=False)
+    _nodes: "Groups" = field(init=False)
     _fixed: int = 0
 
     def run(self) -> None:
         """Find the best set."""
         question = self.question
-        self._gpus = _Groups.of(question, self.kinds, by_gpu=True)
-        self._nodes = _Groups.of(question, self.kinds, by_gpu=False)
+        self._gpus = Groups.of(question, self.kinds, by_gpu=True)
+        self._nodes = Groups.of(question, self.kinds, by_gpu=False)
         self._fixed = sum(
             question.weight(one.device, other.device)
             for place, one in enumerate(question.fixed)
@@ -404,100 +251,3 @@ class _Search:
 _SEEDS = 16
 _IMPROVED = 4
 _ROUNDS = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """A GPU listed in parts, or a NUMA node.
-
-    Attributes:
-        classes: in it.
-        free: units that are free, those that must be included left out.
-        held: units that must be included.
-        whole: units it has in all, where all of them were free; 0 where not.
-
-    """
-
-    classes: tuple[int, ...]
-    free: int
-    held: int
-    whole: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Groups:
-    """What is broken or left over in all of them."""
-
-    groups: tuple[_Group, ...]
-    loose: tuple[int, ...] = ()  # from each class on: units whose taking breaks no GPU
-    wholes: tuple[tuple[int, int], ...] = ()  # from each class on: unbroken GPUs, their size
-
-    @classmethod
-    def of(cls, question: Question, kinds: Sequence[_Class], *, by_gpu: bool) -> "_Groups":
-        """Group the classes by GPU in parts, or by NUMA node."""
-        members: dict[object, list[int]] = {}
-        for place, kind in enumerate(kinds):
-            key: object = kind.gpu if by_gpu else kind.node
-            if key in question.parts if by_gpu else key is not None:
-                members.setdefault(key, []).append(place)
-        fixed = Counter(each.gpu if by_gpu else each.node for each in question.fixed)
-        groups = []
-        for key, classes in members.items():
-            free = sum(kinds[place].size for place in classes)
-            held = fixed[key]  # type: ignore[index]  # a Counter answers 0 for any key
-            parts = question.parts.get(key, 0) if by_gpu else 0  # type: ignore[call-overload]  # as above
-            whole = parts if free + held == parts else 0
-            groups.append(_Group(classes=tuple(classes), free=free, held=held, whole=whole))
-        made = tuple(groups)
-        return _with_tails(cls(groups=made), kinds) if by_gpu else cls(groups=made)
-
-    def broken(self, counts: Sequence[int]) -> int:
-        """Groups that were all free, and of which only some is taken."""
-        return sum(self._is_broken(group, counts) for group in self.groups if group.whole)
-
-    def broken_before(self, place: int, counts: Sequence[int]) -> int:
-        """The same of groups whose classes are all decided."""
-        return sum(
-            self._is_broken(group, counts)
-            for group in self.groups
-            if group.whole and group.classes[-1] < place
-        )
-
-    def must_break(self, place: int, left: int) -> int:
-        """1 when so many further units cannot be had without breaking one more."""
-        if not self.loose:
-            return 0
-        loose, (wholes, size) = self.loose[place], self.wholes[place]
-        if left <= loose or not size:
-            return 0
-        return int(not any(0 <= left - full * size <= loose for full in range(wholes + 1)))
-
-    def spare(self, counts: Sequence[int]) -> int:
-        """Units left free in the groups that are touched."""
-        spare = 0
-        for group in self.groups:
-            taken = sum(counts[place] for place in group.classes)
-            if taken or group.held:
-                spare += group.free - taken
-        return spare
-
-    @staticmethod
-    def _is_broken(group: _Group, counts: Sequence[int]) -> bool:
-        taken = group.held + sum(counts[place] for place in group.classes)
-        return 0 < taken < group.whole
-
-
-def _with_tails(made: _Groups, kinds: Sequence[_Class]) -> _Groups:
-    """Add what is needed to tell early that a GPU must be broken; only where GPUs are alike."""
-    plain = [group for group in made.groups if group.whole and not group.held]
-    sizes = {group.whole for group in plain}
-    if len(sizes) != 1 or any(len(group.classes) > 1 for group in plain):
-        return made
-    (size,) = sizes
-    whole_classes = {group.classes[0] for group in plain}
-    loose, wholes = [0], [(0, size)]
-    for place in range(len(kinds) - 1, -1, -1):
-        is_whole = place in whole_classes
-        loose.append(loose[-1] + (0 if is_whole else kinds[place].size))
-        wholes.append((wholes[-1][0] + is_whole, size))
-    return replace(made, loose=tuple(reversed(loose)), wholes=tuple(reversed(wholes)))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin.allocation.topology import Candidate, Choice, Keys, Question, choose
+from deviceplugin.allocation.question import Candidate, Question
+from deviceplugin.allocation.topology import Choice, Keys, choose
 from deviceplugin.model import UNKNOWN_LINK, DeviceId
 
 Weight = Callable[[DeviceId, DeviceId], int]
