@@ -48,13 +48,20 @@ def _bare(folder: Path) -> BackendOptions:
     )
 
 
+def _partitioned(folder: Path) -> BackendOptions:
+    """Two AMD GPUs in eight parts each: eight GPUs would be thousands of files for each test."""
+    machine = folder / "parts.yaml"
+    machine.write_text("amd: {gpus: {count: 2, partition: CPX/NPS4, hives: [0, 0]}}")
+    return driver.prepare(str(machine), folder / "m", vendor="amd", poll_seconds=0.05)
+
+
 MACHINES = {
     "nvidia": Machines(
         whole=lambda folder: driver.prepare("h100x16", folder, poll_seconds=0.05),
         empty=lambda folder: driver.prepare("none", folder, poll_seconds=0.05),
     ),
     "amd": Machines(
-        whole=lambda folder: driver.prepare("mi300x-cpx", folder, vendor="amd", poll_seconds=0.05),
+        whole=_partitioned,
         empty=lambda folder: driver.prepare("none", folder, vendor="amd", poll_seconds=0.05),
     ),
     "sample": Machines(whole=_sample, empty=_bare),

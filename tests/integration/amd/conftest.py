@@ -91,10 +91,15 @@ def _until() -> Callable[..., bool]:
 
 @pytest.fixture
 def amd(tmp_path: Path) -> Iterator[Amd]:
-    """Eight MI300X in eight partitions each."""
+    """Two GPUs in eight partitions each."""
+    machine = tmp_path / "parts.yaml"
+    machine.write_text(
+        "amd: {gpus: {count: 2, partition: CPX/NPS4, hives: [0, 0],"
+        ' pci: ["0000:05:00.0", "0000:26:00.0"]}}'
+    )
     control = tmp_path / "control"
     control.touch()
-    options = driver.prepare("mi300x-cpx", tmp_path / "m", vendor="amd", control=control)
+    options = driver.prepare(str(machine), tmp_path / "m", vendor="amd", control=control)
     made = Amd(options=options, control=control)
     made.scan()
     yield made

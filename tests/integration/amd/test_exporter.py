@@ -99,7 +99,7 @@ def test_unknown_changes_nothing(
     amd: Any, exporter: Exporter, start: Callable[[], None], until: Callable[..., bool]
 ) -> None:
     """Neither "unknown" nor silence makes a GPU ill, nor takes a verdict back."""
-    exporter.states = {FIRST: "unhealthy", "0000:26:00.0": "unknown", "0000:46:00.0": "weird"}
+    exporter.states = {FIRST: "unhealthy", "0000:26:00.0": "unknown", "0000:99:00.0": "unhealthy"}
     start()
     assert amd.sees(Symptom, device=FIRST, kind=KIND)
     exporter.states = {FIRST: "unknown"}

@@ -101,7 +101,7 @@ def plain(device: Device) -> Device:
 
 @given(data=st.data())
 @settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -142,7 +142,7 @@ def _own_nodes_only(mine: dict[Any, Device], whole: dict[Any, Device], address: 
 
 @given(data=st.data())
 @settings(
-    max_examples=100,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
