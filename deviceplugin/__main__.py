@@ -41,7 +41,7 @@ def _add_run(commands: Commands) -> None:
         epilog="Every flag has an environment variable (DEVICEPLUGIN_PLUGIN_DIR for --plugin-dir);"
         " a flag wins. Several timings are joined by commas in DEVICEPLUGIN_TIMING.",
     )
-    run.add_argument("vendor", metavar="VENDOR", help="nvidia")
+    run.add_argument("vendor", metavar="VENDOR", help="nvidia or amd")
     add_run_flags(run)
     run.set_defaults(main=_run)
 
@@ -74,7 +74,7 @@ def _add_simulate(commands: Commands) -> None:
         "--metrics-address",
         metavar="HOST:PORT",
         default="127.0.0.1:0",
-        help="the daemon's (a free port)",
+        help="the first daemon's (a free port); other vendors' have free ones",
     )
     simulate.set_defaults(main=_simulate)
 
@@ -83,7 +83,7 @@ def _add_check(commands: Commands) -> None:
     check = commands.add_parser(
         "check", help="validate a config and say what it would change; exit 1 when it is invalid"
     )
-    check.add_argument("vendor", metavar="VENDOR", help="nvidia")
+    check.add_argument("vendor", metavar="VENDOR", help="nvidia or amd")
     check.add_argument("file", metavar="FILE", help="the config, YAML or JSON")
     check.add_argument("--simulate", metavar="MACHINE", help="plan for a simulated machine")
     check.add_argument("--state-dir", metavar="DIR", help="compare with its last good config")

@@ -43,6 +43,26 @@ def nvidia(manifest: Manifest) -> Tree:
 
 
 @pytest.fixture(scope="session")
+def amd(manifest: Manifest) -> Tree:
+    """Return what AMD's DaemonSet says of its pod besides."""
+    pod: Tree = manifest("amd/daemonset.yaml")["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.fixture(scope="session", params=["nvidia", "amd"])
+def vendor(request: pytest.FixtureRequest) -> str:
+    """Name each vendor that has a DaemonSet."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def patch(manifest: Manifest, vendor: str) -> Tree:
+    """Return what a vendor's DaemonSet says of its pod besides."""
+    pod: Tree = manifest(f"{vendor}/daemonset.yaml")["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.fixture(scope="session")
 def everything(root: Path) -> dict[str, list[tuple[str, object]]]:
     """Return, for each YAML file, all its keys with their values, patches in it included."""
     files = sorted([*root.glob("daemonset/**/*.yaml"), *root.glob("examples/**/*.yaml")])

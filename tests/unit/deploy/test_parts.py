@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from deviceplugin.simulation import machine_file
@@ -67,7 +68,7 @@ def test_each_patch_meets_the_manifest_it_is_for(root: Path) -> None:
         for patch in yaml.safe_load(kustomization.read_text()).get("patches", [])
         if "patch" in patch
     }
-    assert names == {"deviceplugin-nvidia"}
+    assert names == {"deviceplugin-nvidia", "deviceplugin-amd"}
 
 
 def test_the_config_has_the_name_that_is_read(root: Path) -> None:
@@ -90,12 +91,17 @@ def test_the_readmes_files_are_there(root: Path) -> None:
     assert [path for path in paths if not (root / path).exists()] == []
 
 
-def test_the_simulated_machine_is_the_shipped_one(root: Path) -> None:
-    """The machine of the component is h100x8, without its demo."""
-    ours = (root / "daemonset/components/simulated-machine/machine.yaml").read_text()
-    shipped = (root / "configs/simulated/h100x8.yaml").read_text()
+@pytest.mark.parametrize(
+    ("component", "machine"),
+    [("simulated-machine", "h100x8"), ("simulated-amd-machine", "mi300x-cpx")],
+)
+def test_the_simulated_machine_is_the_shipped_one(root: Path, component: str, machine: str) -> None:
+    """The machine of each component is a shipped one, without its demo."""
+    ours = (root / f"daemonset/components/{component}/machine.yaml").read_text()
+    shipped = (root / f"configs/simulated/{machine}.yaml").read_text()
     parsed = [machine_file.parse(text, file="m.yaml", name="m") for text in (ours, shipped)]
-    assert parsed[0].nvidia == parsed[1].nvidia
+    assert parsed[0].gpus == parsed[1].gpus
+    assert (parsed[0].nvidia, parsed[0].amd) == (parsed[1].nvidia, parsed[1].amd)
     assert parsed[0].numa == parsed[1].numa
     assert "demo" not in yaml.safe_load(ours)
 

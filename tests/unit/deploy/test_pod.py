@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from deviceplugin.__main__ import _parser
+from deviceplugin.config.amd_options import EXPORTER_SOCKET
 from deviceplugin.config.settings import METRICS_PORTS, run_settings, unread
 
 Tree = dict[str, Any]
 Everything = dict[str, list[tuple[str, object]]]
 
 
-def test_the_arguments_are_the_daemons(nvidia: Tree) -> None:
-    """The command line parses, and serves NVIDIA's GPUs."""
-    [container] = nvidia["containers"]
+def test_the_arguments_are_the_daemons(patch: Tree, vendor: str) -> None:
+    """The command line parses, and serves the vendor's GPUs."""
+    [container] = patch["containers"]
     arguments = _parser().parse_args(container["args"])
-    assert (arguments.command, arguments.vendor) == ("run", "nvidia")
+    assert (arguments.command, arguments.vendor) == ("run", vendor)
 
 
 def test_every_variable_is_read(everything: Everything) -> None:
@@ -30,14 +31,14 @@ def test_every_variable_is_read(everything: Everything) -> None:
     assert unread(names) == ()
 
 
-def test_probes_reach_the_port_that_is_listened_on(pod: Tree, nvidia: Tree) -> None:
+def test_probes_reach_the_port_that_is_listened_on(pod: Tree, patch: Tree, vendor: str) -> None:
     """Address, container port and the probes' port are one, on the pod's own address."""
-    [container] = nvidia["containers"]
+    [container] = patch["containers"]
     environment = {each["name"]: each["value"] for each in container["env"]}
     arguments = _parser().parse_args(container["args"])
-    address = run_settings(arguments, environment, "nvidia").metrics_address
-    assert address == f"0.0.0.0:{METRICS_PORTS['nvidia']}"
-    assert container["ports"] == [{"name": "metrics", "containerPort": METRICS_PORTS["nvidia"]}]
+    address = run_settings(arguments, environment, vendor).metrics_address
+    assert address == f"0.0.0.0:{METRICS_PORTS[vendor]}"
+    assert container["ports"] == [{"name": "metrics", "containerPort": METRICS_PORTS[vendor]}]
     assert {_probe(pod, kind)["port"] for kind in ("startup", "liveness", "readiness")} == {
         "metrics"
     }
@@ -87,9 +88,29 @@ def test_a_vendor_tolerates_what_all_tolerate(pod: Tree, nvidia: Tree) -> None:
     assert {"key": "nvidia.com/gpu", "operator": "Exists"} in nvidia["tolerations"]
 
 
-def test_nodes_are_chosen_by_labels_that_the_docs_name(root: Path, nvidia: Tree) -> None:
+def test_amd_goes_when_its_config_manager_says_so(amd: Tree) -> None:
+    """A taint that clears the node for a repartition is not tolerated, those of GPU nodes are."""
+    tolerated = amd["tolerations"]
+    taint = {"key": "amd-dcm", "value": "up", "effect": "NoExecute"}
+    assert not [each for each in tolerated if each.get("key", taint["key"]) == taint["key"]]
+    assert {"key": "amd.com/gpu", "operator": "Exists"} in tolerated
+
+
+def test_amd_sees_the_nodes_of_the_host(amd: Tree) -> None:
+    """The folder that the daemon looks for device nodes in is the host's /dev, read only."""
+    [container] = amd["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    settings = run_settings(_parser().parse_args(container["args"]), environment, "amd")
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert mounts[str(settings.devfs)]["readOnly"] is True
+    paths = {each["name"]: each["hostPath"]["path"] for each in amd["volumes"]}
+    assert paths[mounts[str(settings.devfs)]["name"]] == "/dev"
+    assert str(Path(EXPORTER_SOCKET).parent) in mounts
+
+
+def test_nodes_are_chosen_by_labels_that_the_docs_name(root: Path, patch: Tree) -> None:
     """Each label that brings a pod to a node stands in the docs, the settable one in the README."""
-    node = nvidia["affinity"]["nodeAffinity"]
+    node = patch["affinity"]["nodeAffinity"]
     terms = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     labels = [each["key"] for term in terms for each in term["matchExpressions"]]
     page = (root / "docs/user/deploy.md").read_text()
@@ -116,7 +137,7 @@ def test_the_users_config_is_not_ours_to_apply(pod: Tree, everything: Everything
         if key == "configMapGenerator" and isinstance(value, list)
         for each in value
     ]
-    assert shipped == ["simulated-machine"]
+    assert sorted(shipped) == ["simulated-amd-machine", "simulated-machine"]
     assert ("kind", "ConfigMap") not in [pair for pairs in everything.values() for pair in pairs]
 
 

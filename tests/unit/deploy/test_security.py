@@ -11,7 +11,10 @@ from deviceplugin.config.settings import RunSettings, run_settings
 Tree = dict[str, Any]
 Everything = dict[str, list[tuple[str, object]]]
 
-OPT_IN = "daemonset/components/host-driver-root/kustomization.yaml"
+OPT_IN = {
+    "daemonset/components/host-driver-root/kustomization.yaml",
+    "daemonset/components/amd-partitions/kustomization.yaml",
+}
 
 
 @pytest.fixture(scope="session")
@@ -50,15 +53,15 @@ def test_nothing_of_the_node_is_shared(everything: Everything, key: str) -> None
 
 
 def test_only_the_named_opt_in_is_privileged(everything: Everything) -> None:
-    """Of all variants one is privileged, and its name says why."""
-    assert [f for f, pairs in everything.items() if ("privileged", True) in pairs] == [OPT_IN]
+    """Of all variants two are privileged, each of them chosen by name."""
+    assert {f for f, pairs in everything.items() if ("privileged", True) in pairs} == OPT_IN
 
 
 @pytest.mark.parametrize("weaker", ["allowPrivilegeEscalation", "capabilities", "seccompProfile"])
 def test_only_the_named_opt_in_loosens_anything(everything: Everything, weaker: str) -> None:
     """No other variant touches what the base forbids."""
     touching = {file for file, pairs in everything.items() if weaker in dict(pairs)}
-    assert touching - {OPT_IN} == {"daemonset/base/daemonset.yaml"}
+    assert touching - OPT_IN == {"daemonset/base/daemonset.yaml"}
 
 
 def test_no_file_is_mounted_by_sub_path(everything: Everything) -> None:
