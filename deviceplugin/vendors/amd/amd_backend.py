@@ -29,6 +29,7 @@ class AmdBackend:
     vendor: str = "amd"
     _look: Look = field(init=False)
     _groups: frozenset[str] = frozenset()
+    _hidden: int = 0
 
     def __post_init__(self) -> None:
         self._look = Look(options=self.options)
@@ -42,6 +43,7 @@ class AmdBackend:
             self.health.away(str(error))
             raise
         self._say_groups(scan.devices)
+        self._say_hidden(self._look.hidden)
         self.health.saw(scan, self._look.generation)
         return scan
 
@@ -71,6 +73,15 @@ class AmdBackend:
                 "render nodes belong to a group: containers that do not run as root need it in"
                 " supplementalGroups",
                 extra={"gid": ",".join(sorted(groups))},
+            )
+
+    def _say_hidden(self, hidden: int) -> None:
+        if hidden != self._hidden:
+            self._hidden = hidden
+            logger.info(
+                "KFD hides GPUs from this process (device cgroup): whole ones are served, without"
+                " links; for partitions see components/amd-partitions",
+                extra={"nodes": hidden},
             )
 
 

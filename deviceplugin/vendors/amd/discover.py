@@ -34,6 +34,7 @@ class Look:
 
     Attributes:
         generation: KFD's, at the last look.
+        hidden: KFD nodes that this process may not read.
 
     Partition modes are kept while KFD's generation stays: reading them may wake the GPU.
     """
@@ -46,6 +47,7 @@ class Look:
     _modes: dict[str, tuple[str, str]] = field(default_factory=dict)
     _modes_of: object = None
     generation: int | None = None
+    hidden: int = 0
 
     def __post_init__(self) -> None:
         self.kfd = Kfd(sysfs=self.options.sysfs)
@@ -62,7 +64,7 @@ class Look:
         on_bus = self.bus.gpus()
         self._require_driver(on_bus)
         topology, functions = self._settled()
-        self.generation = topology.generation
+        self.generation, self.hidden = topology.generation, topology.hidden
         if not topology.gpus and not topology.hidden and not on_bus:
             raise _no_devices()
         join = Join(topology=topology, functions=functions, xcp=drm.partitions(self.options.sysfs))
