@@ -22,14 +22,22 @@ from collections.abc import Sequence
 
 import yaml
 
+from deviceplugin.simulation.gpu_fields import (
+    DEVICE,
+    PCI,
+    addresses,
+    like,
+    numa_of_each,
+    numa_of_one,
+    once,
+    texts,
+)
 from deviceplugin.simulation.machine import Amd, AmdGpu, NumaNode
 from deviceplugin.simulation.sections import Section
 from deviceplugin.simulation.timeline import PARTITION
 
 MAX_GPUS = 16
-_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNIQUE = re.compile(r"[0-9a-f]{16}")
-_DEVICE = re.compile(r"0x[0-9a-f]{4}")
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _MODEL = "AMD Instinct MI300X"
 _MEMORY_MIB = 196_592
@@ -43,7 +51,7 @@ def read_amd(section: Section | None, name: str, numa: Sequence[NumaNode]) -> Am
     driver = section.text("driver", "6.14.14")
     listed = isinstance(section.take("gpus"), yaml.SequenceNode)
     gpus = _listed(section, name, numa) if listed else _counted(section, name, numa)
-    _once(section, gpus)
+    once(section, gpus, "pci_address")
     section.close()
     return Amd(driver=driver, gpus=gpus)
 
@@ -61,17 +69,15 @@ def _gpu(section: Section, index: int, name: str, numa: Sequence[NumaNode]) -> A
         index=index,
         model=section.text("model", _MODEL),
         memory_mib=section.integer("memory", _MEMORY_MIB, low=1),
-        pci_address=_like(section, "pci", made_up_address(index), _PCI),
-        numa_node=section.integer("numa", None, high=max(0, len(numa) - 1)),
-        pci_device=_like(section, "device", _PCI_DEVICE, _DEVICE),
-        unique_id=_like(section, "unique", made_up_unique(name, index), _UNIQUE),
+        pci_address=like(section, "pci", made_up_address(index), PCI),
+        numa_node=numa_of_one(section, numa),
+        pci_device=like(section, "device", _PCI_DEVICE, DEVICE),
+        unique_id=like(section, "unique", made_up_unique(name, index), _UNIQUE),
         compute=compute,
         memory=memory,
         xccs=section.integer("xccs", 8, low=1, high=8),
         hive=section.integer("hive", None, high=MAX_GPUS),
     )
-    if gpu.numa_node is not None and not numa:
-        section.wrong("numa", "leave it out, or list the machine's NUMA nodes under `numa`")
     section.close()
     return gpu
 
@@ -84,12 +90,12 @@ def _counted(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Amd
     count = entry.integer("count", 0, high=MAX_GPUS)
     if not entry.has("count"):
         entry.missing("count", f"write the number of GPUs, 0 to {MAX_GPUS}")
-    nodes = _numbers(entry, "numa", count, len(numa))
-    hives = _numbers(entry, "hives", count, MAX_GPUS)
-    addresses = _addresses(entry, count)
+    nodes = numa_of_each(entry, count, numa)
+    hives = _hives(entry, count)
+    places = addresses(entry, count, made_up_address)
     modes = _partitions(entry, count)
     model, memory = entry.text("model", _MODEL), entry.integer("memory", _MEMORY_MIB, low=1)
-    device = _like(entry, "device", _PCI_DEVICE, _DEVICE)
+    device = like(entry, "device", _PCI_DEVICE, DEVICE)
     xccs = entry.integer("xccs", 8, low=1, high=8)
     entry.close()
     return tuple(
@@ -97,7 +103,7 @@ def _counted(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Amd
             index=index,
             model=model,
             memory_mib=memory,
-            pci_address=addresses[index],
+            pci_address=places[index],
             numa_node=nodes[index],
             pci_device=device,
             unique_id=made_up_unique(name, index),
@@ -114,11 +120,11 @@ def _partitions(section: Section, count: int) -> Sequence[tuple[str, str]]:
     node = section.take("partition")
     if not isinstance(node, yaml.SequenceNode):
         return [_partition(section, section.text("partition", ""))] * count
-    texts = _texts(section, "partition")
-    if len(texts) != count:
+    written = texts(section, "partition")
+    if len(written) != count:
         section.wrong("partition", f"write one mode, or a list of {count}")
         return [("", "")] * count
-    return [_partition(section, text) for text in texts]
+    return [_partition(section, text) for text in written]
 
 
 def _partition(section: Section, text: str) -> tuple[str, str]:
@@ -129,41 +135,13 @@ def _partition(section: Section, text: str) -> tuple[str, str]:
     return "", ""
 
 
-def _numbers(section: Section, key: str, count: int, limit: int) -> Sequence[int | None]:
-    texts = _texts(section, key)
-    right = all(_NUMBER.fullmatch(text) and int(text) < limit for text in texts)
-    if not texts or (right and len(texts) == count):
-        return [int(text) for text in texts] or [None] * count
-    section.wrong(key, f"write a list of {count} numbers below {limit}")
+def _hives(section: Section, count: int) -> Sequence[int | None]:
+    written = texts(section, "hives")
+    right = all(_NUMBER.fullmatch(text) for text in written) and len(written) == count
+    if right or not written:
+        return [int(text) for text in written] or [None] * count
+    section.wrong("hives", f"write a list of {count} numbers, the same for GPUs of one hive")
     return [None] * count
-
-
-def _addresses(section: Section, count: int) -> Sequence[str]:
-    made_up = [made_up_address(index) for index in range(count)]
-    texts = _texts(section, "pci")
-    if not texts or (len(texts) == count and all(_PCI.fullmatch(text) for text in texts)):
-        return texts or made_up
-    section.wrong("pci", f"write a list of {count} PCI addresses like {made_up_address(0)}")
-    return made_up
-
-
-def _texts(section: Section, key: str) -> list[str]:
-    return [str(getattr(node, "value", "")) for node in section.items(key)]
-
-
-def _like(section: Section, key: str, default: str, pattern: re.Pattern[str]) -> str:
-    text = section.text(key, default)
-    if pattern.fullmatch(text):
-        return text
-    section.wrong(key, f"write it like {default}")
-    return default
-
-
-def _once(section: Section, gpus: Sequence[AmdGpu]) -> None:
-    addresses = [gpu.pci_address for gpu in gpus]
-    twice = sorted({address for address in addresses if addresses.count(address) > 1})
-    if twice:
-        section.wrong("gpus", f"give each GPU a pci address of its own ({twice[0]} is there twice)")
 
 
 def made_up_address(index: int) -> str:

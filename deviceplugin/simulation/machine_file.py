@@ -28,15 +28,22 @@ import yaml
 
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.simulation.amd_file import read_amd
+from deviceplugin.simulation.gpu_fields import (
+    DEVICE,
+    PCI,
+    addresses,
+    like,
+    numa_of_each,
+    numa_of_one,
+    once,
+)
 from deviceplugin.simulation.machine import Demo, Gpu, Machine, NumaNode, Nvidia
 from deviceplugin.simulation.sections import Report, Section, compose
 from deviceplugin.simulation.timeline import Gpus, read_steps
 
 MAX_GPUS = 64  # made-up PCI addresses take a bus number each, three apart
-_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CPUS = re.compile(r"(\d+(-\d+)?(,\d+(-\d+)?)*)?")
-_DEVICE = re.compile(r"0x[0-9a-f]{4}")
 _MODEL = "NVIDIA H100 80GB HBM3"
 _MEMORY_MIB = 81_559
 _PCI_DEVICE = "0x2330"
@@ -114,7 +121,7 @@ def _nvidia(section: Section | None, name: str, numa: Sequence[NumaNode]) -> Nvi
     driver = section.text("driver", "580.95.05")
     listed = isinstance(section.take("gpus"), yaml.SequenceNode)
     gpus = _listed(section, name, numa) if listed else _counted(section, name, numa)
-    _once(section, gpus)
+    once(section, gpus, "uuid", "pci_address", "minor")
     section.close()
     return Nvidia(driver=driver, gpus=gpus)
 
@@ -129,16 +136,14 @@ def _listed(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Gpu,
 def _gpu(section: Section, index: int, name: str, numa: Sequence[NumaNode]) -> Gpu:
     gpu = Gpu(
         index=index,
-        uuid=_like(section, "uuid", made_up_uuid(name, index), _UUID),
+        uuid=like(section, "uuid", made_up_uuid(name, index), _UUID),
         minor=section.integer("minor", index, high=255),
         model=section.text("model", _MODEL),
         memory_mib=section.integer("memory", _MEMORY_MIB, low=1),
-        pci_address=_like(section, "pci", made_up_address(index), _PCI),
-        numa_node=section.integer("numa", None, high=max(0, len(numa) - 1)),
-        pci_device=_like(section, "device", _PCI_DEVICE, _DEVICE),
+        pci_address=like(section, "pci", made_up_address(index), PCI),
+        numa_node=numa_of_one(section, numa),
+        pci_device=like(section, "device", _PCI_DEVICE, DEVICE),
     )
-    if gpu.numa_node is not None and not numa:
-        section.wrong("numa", "leave it out, or list the machine's NUMA nodes under `numa`")
     section.close()
     return gpu
 
@@ -151,11 +156,11 @@ def _counted(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Gpu
     count = entry.integer("count", 0, high=MAX_GPUS)
     if not entry.has("count"):
         entry.missing("count", f"write the number of GPUs, 0 to {MAX_GPUS}")
-    nodes = _numa_of_each(entry, count, numa)
-    addresses = _addresses(entry, count)
+    nodes = numa_of_each(entry, count, numa)
+    places = addresses(entry, count, made_up_address)
     model = entry.text("model", _MODEL)
     memory = entry.integer("memory", _MEMORY_MIB, low=1)
-    device = _like(entry, "device", _PCI_DEVICE, _DEVICE)
+    device = like(entry, "device", _PCI_DEVICE, DEVICE)
     entry.close()
     return tuple(
         Gpu(
@@ -164,51 +169,12 @@ def _counted(section: Section, name: str, numa: Sequence[NumaNode]) -> tuple[Gpu
             minor=index,
             model=model,
             memory_mib=memory,
-            pci_address=addresses[index],
+            pci_address=places[index],
             numa_node=nodes[index],
             pci_device=device,
         )
         for index in range(count)
     )
-
-
-def _numa_of_each(section: Section, count: int, numa: Sequence[NumaNode]) -> Sequence[int | None]:
-    texts = _texts(section, "numa")
-    known = {str(node.id): node.id for node in numa}
-    if not texts or (len(texts) == count and all(text in known for text in texts)):
-        return [known[text] for text in texts] or [None] * count
-    nodes = ", ".join(known) or "none: list them under `numa` at the top"
-    section.wrong("numa", f"write a list of {count} NUMA nodes (the machine has {nodes})")
-    return [None] * count
-
-
-def _addresses(section: Section, count: int) -> Sequence[str]:
-    made_up = [made_up_address(index) for index in range(count)]
-    texts = _texts(section, "pci")
-    if not texts or (len(texts) == count and all(_PCI.fullmatch(text) for text in texts)):
-        return texts or made_up
-    section.wrong("pci", f"write a list of {count} PCI addresses like {made_up_address(0)}")
-    return made_up
-
-
-def _texts(section: Section, key: str) -> list[str]:
-    return [str(getattr(node, "value", "")) for node in section.items(key)]
-
-
-def _like(section: Section, key: str, default: str, pattern: re.Pattern[str]) -> str:
-    text = section.text(key, default)
-    if pattern.fullmatch(text):
-        return text
-    section.wrong(key, f"write it like {default}")
-    return default
-
-
-def _once(section: Section, gpus: Sequence[Gpu]) -> None:
-    for field in ("uuid", "pci_address", "minor"):
-        values = [getattr(gpu, field) for gpu in gpus]
-        twice = sorted({str(value) for value in values if values.count(value) > 1})
-        if twice:
-            section.wrong("gpus", f"give each GPU a {field} of its own ({twice[0]} is there twice)")
 
 
 def made_up_uuid(machine: str, index: int) -> str:

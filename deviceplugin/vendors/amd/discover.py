@@ -13,7 +13,7 @@ from deviceplugin.vendors.amd import drm, links
 from deviceplugin.vendors.amd.cdi_names import cdi_names
 from deviceplugin.vendors.amd.join import Join, Part, expected
 from deviceplugin.vendors.amd.kfd import Kfd, Topology
-from deviceplugin.vendors.amd.pci import Function, PciBus
+from deviceplugin.vendors.amd.pci import Function, Functions
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Look:
 
     options: BackendOptions
     kfd: Kfd = field(init=False)
-    bus: PciBus = field(init=False)
+    pci: Functions = field(init=False)
     cdi: CdiSpecs = field(init=False)
     _named: Named = field(default_factory=dict)
     _modes: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Look:
     def __post_init__(self) -> None:
         self.kfd = Kfd(sysfs=self.options.sysfs)
         self.cdi = CdiSpecs(self.options.cdi_dirs)
-        self.bus = PciBus(sysfs=self.options.sysfs)
+        self.pci = Functions(root=self.options.sysfs)
 
     def scan(self) -> Scan:
         """Look once.
@@ -61,7 +61,7 @@ class Look:
             BackendUnavailableError: the driver as a whole is not there.
 
         """
-        on_bus = self.bus.gpus()
+        on_bus = self.pci.bus.addresses()
         self._require_driver(on_bus)
         topology, functions = self._settled()
         self.generation, self.hidden = topology.generation, topology.hidden
@@ -97,12 +97,12 @@ class Look:
         return topology, functions
 
     def _functions(self, topology: Topology) -> list[Function]:
-        addresses = self.bus.driven()
+        addresses = self.pci.driven()
         key = (topology.generation, addresses, [node.number for node in topology.gpus])
         if topology.generation is None or key != self._modes_of:
-            self._modes = {each: self.bus.modes(each) for each in addresses}
+            self._modes = {each: self.pci.modes(each) for each in addresses}
         self._modes_of = key
-        found = (self.bus.function(each, self._modes[each]) for each in addresses)
+        found = (self.pci.function(each, self._modes[each]) for each in addresses)
         return [function for function in found if function is not None]
 
     def _scan(self, join: Join, on_bus: frozenset[str] | None) -> Scan:
@@ -148,7 +148,7 @@ class Look:
     def _numa(self, part: Part, topology: Topology) -> int | None:
         if part.function.numa_node is not None or part.node is None:
             return part.function.numa_node
-        return self.bus.numa_node(links.numa_rank(part.node, topology.cpus))
+        return self.pci.bus.usable_node(links.numa_rank(part.node, topology.cpus))
 
     def _nodes(self, part: Part) -> Iterator[str]:
         names = [KFD_NODE]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deviceplugin.vendors.amd import sysfs
+from deviceplugin import sysfs
 
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)
 _RENDER = re.compile(r"renderD([0-9]{1,6})", re.ASCII)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deviceplugin import sysfs
 from deviceplugin.events import Emit, HardwareChanged
-from deviceplugin.vendors.amd import sysfs
 
 _TOPOLOGY = "class/kfd/kfd/topology"
 _WATCHED = ("bus/pci/drivers/amdgpu", "module/amdgpu/drivers/pci:amdgpu", "class/drm")

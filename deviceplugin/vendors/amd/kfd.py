@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deviceplugin.vendors.amd import properties, sysfs
+from deviceplugin import sysfs
+from deviceplugin.vendors.amd import properties
 
 _LINK_FOLDERS = ("io_links", "p2p_links")
 _DEVICE_MEMORY = (1, 2)  # heap types: frame buffer, visible or not

@@ -5,14 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deviceplugin.vendors.amd import drm, sysfs
+from deviceplugin import sysfs
+from deviceplugin.pci import Kind, PciBus
+from deviceplugin.vendors.amd import drm
 
-_VENDOR = "0x1002"
-_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
-"""VGA, 3D and other display controllers; processing accelerators, which Instinct cards are."""
-
-_OTHERS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "gim", "radeon"})
-"""Drivers that keep a GPU from amdgpu on purpose: for virtual machines, or an old card's own."""
+GPUS = Kind(
+    vendor="0x1002",
+    # VGA, 3D and other display controllers; processing accelerators, which Instinct cards are.
+    classes=("0x0300", "0x0302", "0x0380", "0x1200"),
+    # gim gives virtual functions to guests, radeon drives cards from before amdgpu.
+    others=frozenset({"vfio-pci", "pci-stub", "gim", "radeon"}),
+)
 
 _ADDRESS = re.compile(
     r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})\.(?P<function>[0-7])"
@@ -82,51 +85,25 @@ class Function:
 
 
 @dataclass(slots=True, kw_only=True)
-class PciBus:
-    """The PCI devices under a sysfs root; for the scan thread.
+class Functions:
+    """The PCI functions that amdgpu drives; for the scan thread."""
 
-    An address is looked into once for as long as it is there: a bus has hundreds of
-    devices, and a scan comes every few seconds.
-    """
+    root: Path
+    bus: PciBus = field(init=False)
 
-    sysfs: Path
-    _gpus: dict[str, bool] = field(default_factory=dict)
-
-    @property
-    def devices(self) -> Path:
-        """Folder of all devices on the bus."""
-        return self.sysfs / "bus/pci/devices"
-
-    def gpus(self) -> frozenset[str] | None:
-        """Addresses of the GPUs that the driver should show; None when the bus cannot be read."""
-        if not self.devices.is_dir():
-            return None
-        self._gpus = {
-            address: self._gpus[address] if address in self._gpus else self._is_gpu(address)
-            for address in sysfs.entries(self.devices)
-        }
-        gpus = (address for address, is_gpu in self._gpus.items() if is_gpu)
-        return frozenset(gpu for gpu in gpus if not self._is_withheld(gpu))
+    def __post_init__(self) -> None:
+        self.bus = PciBus(root=self.root, kind=GPUS)
 
     def driven(self) -> tuple[str, ...]:
         """Addresses of the functions that amdgpu drives, in order."""
         folders = ("bus/pci/drivers/amdgpu", "module/amdgpu/drivers/pci:amdgpu")
-        names = {name for folder in folders for name in sysfs.entries(self.sysfs / folder)}
+        names = {name for folder in folders for name in sysfs.entries(self.root / folder)}
         return tuple(sorted(name for name in names if self._is_amd(name)))
-
-    def numa_node(self, written: int | None) -> int | None:
-        """A NUMA node, if it exists and has CPUs here; -1 is the firmware not saying."""
-        if written is None or written < 0:
-            return None
-        nodes = self.sysfs / "devices/system/node"
-        if nodes.is_dir() and not sysfs.text(nodes / f"node{written}" / "cpulist"):
-            return None
-        return written
 
     def function(self, address: str, modes: tuple[str, str]) -> Function | None:
         """Read one function; None when it is gone. ``modes`` are its partition modes."""
         match = _ADDRESS.fullmatch(address)
-        folder = self.devices / address
+        folder = self.bus.devices / address
         if match is None or not folder.is_dir():
             return None
         kind = sysfs.text(folder / "device")
@@ -144,38 +121,22 @@ class PciBus:
             compute=modes[0],
             memory=modes[1],
             minors=drm.minors(folder),
-            numa_node=self.numa_node(sysfs.number(folder / "numa_node")),
+            numa_node=self.bus.numa_node(address),
             memory_mib=memory // _BYTES_PER_MIB or None if memory > 0 else None,
             unique_id=_word(sysfs.text(folder / "unique_id")),
         )
 
     def modes(self, address: str) -> tuple[str, str]:
         """Compute and memory partition mode, in lower case. Reading them may wake the GPU."""
-        folder = self.devices / address
+        folder = self.bus.devices / address
         names = ("current_compute_partition", "current_memory_partition")
         compute, memory = (_word(sysfs.text(folder / name)).lower() for name in names)
         return compute, memory if compute else ""
 
     def _is_amd(self, address: str) -> bool:
         return bool(_ADDRESS.fullmatch(address)) and (
-            sysfs.text(self.devices / address / "vendor") in (_VENDOR, "")
+            sysfs.text(self.bus.devices / address / "vendor") in (GPUS.vendor, "")
         )
-
-    def _is_gpu(self, address: str) -> bool:
-        # The kernel fills a device's folder before it links it into the bus.
-        folder = self.devices / address
-        if sysfs.text(folder / "vendor") != _VENDOR:
-            return False
-        return sysfs.text(folder / "class").startswith(_CLASSES)
-
-    def _is_withheld(self, address: str) -> bool:
-        folder = self.devices / address
-        if (folder / "physfn").exists():
-            return True  # a virtual function belongs to the guest that it is given to
-        try:
-            return (folder / "driver").readlink().name in _OTHERS_DRIVERS
-        except OSError:
-            return False
 
 
 def slots(functions: Iterable[Function]) -> dict[Slot, list[Function]]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deviceplugin import sysfs
 from deviceplugin.events import Emit, WasReset
 from deviceplugin.model import Action, DeviceId
-from deviceplugin.vendors.amd import ras, sysfs
+from deviceplugin.vendors.amd import ras
 from deviceplugin.vendors.amd.health import Gpu, Health
 from deviceplugin.vendors.amd.kfd import Kfd
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deviceplugin.vendors.amd import sysfs
+from deviceplugin import sysfs
 
 
 def parse(text: str) -> Mapping[str, int]:

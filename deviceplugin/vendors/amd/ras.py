@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deviceplugin.vendors.amd import sysfs
+from deviceplugin import sysfs
 
 _FILE = re.compile(r"([a-z0-9_]{1,32})_err_count", re.ASCII)
 _UNCORRECTABLE = re.compile(r"ue\s*:\s*([0-9]{1,18})(?![0-9])", re.ASCII)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deviceplugin import probe
+from deviceplugin import probe, sysfs
 from deviceplugin.events import Emit
 from deviceplugin.model import Action, DeviceId
-from deviceplugin.vendors.amd import ras, sysfs
+from deviceplugin.vendors.amd import ras
 from deviceplugin.vendors.amd.health import Health
 from deviceplugin.vendors.amd.kfd import Kfd
 

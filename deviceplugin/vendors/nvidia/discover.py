@@ -8,10 +8,10 @@ from deviceplugin.backend import BackendOptions, BackendUnavailableError
 from deviceplugin.cdi import CdiSpecs
 from deviceplugin.events import Scan
 from deviceplugin.model import BackendState, Device, DeviceId, Links, ResourceName
-from deviceplugin.vendors.nvidia import nodes
+from deviceplugin.pci import PciBus
+from deviceplugin.vendors.nvidia import nodes, pci
 from deviceplugin.vendors.nvidia.door import Code, GpuInfo, Nvml, NvmlError
 from deviceplugin.vendors.nvidia.health import speaks_of_driver
-from deviceplugin.vendors.nvidia.pci import PciBus
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Surroundings:
     cdi: CdiSpecs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bus = PciBus(sysfs=self.options.sysfs)
+        self.bus = pci.bus(self.options.sysfs)
         self.cdi = CdiSpecs(self.options.cdi_dirs)
 
     def scan(self, found: Found, links: Links | None = None) -> Scan:
@@ -99,7 +99,7 @@ class Surroundings:
         control = nodes.control_nodes(self.options.devfs)
         usable = [gpu for gpu in found.gpus if _is_usable(gpu)]
         skipped = {gpu.pci_address for gpu in found.gpus} - {gpu.pci_address for gpu in usable}
-        bus = self.bus.gpus()
+        bus = self.bus.addresses()
         return Scan(
             devices=tuple(self._device(gpu, names, control) for gpu in usable),
             bus=None if bus is None else bus - skipped,

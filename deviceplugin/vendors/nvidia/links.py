@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deviceplugin.model import DeviceId, Links
+from deviceplugin.pci import PciBus
 from deviceplugin.vendors.nvidia.door import SWITCH, GpuInfo, Nvml, NvmlError
-from deviceplugin.vendors.nvidia.pci import PciBus
 
 logger = logging.getLogger(__name__)
 

@@ -299,7 +299,7 @@ def test_a_gpu_given_to_a_guest_is_not_ours(make_node: MakeNode, make_gpu: MakeG
     node = make_node(make_gpu(0), make_gpu(1))
     node.tree.unload()
     (node.pci(0) / "driver").symlink_to("../../drivers/vfio-pci")
-    assert node.look.bus.gpus() == {"0000:15:00.0"}
+    assert node.look.pci.bus.addresses() == {"0000:15:00.0"}
 
 
 def test_repartition_keeps_ids_stable(make_node: MakeNode, make_gpu: MakeGpu) -> None:

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin.model import DeviceId
 from deviceplugin.vendors.nvidia.door import SWITCH, Code, GpuInfo
 from deviceplugin.vendors.nvidia.links import LinkMap, Place, weight
-from deviceplugin.vendors.nvidia.pci import PciBus
+from deviceplugin.vendors.nvidia.pci import bus
 
 ROOT = ("pci0000:00",)
 SWITCHED = (*ROOT, "0000:00:01.0", "0000:01:00.0")
@@ -71,7 +71,7 @@ def gpus(count: int) -> list[GpuInfo]:
 
 def test_asked_once_for_each_set_of_gpus(nvml: Any, tmp_path: Path) -> None:
     """A scan every few seconds costs no call; another GPU or a driver opened anew does."""
-    door, links = nvml, LinkMap(bus=PciBus(sysfs=tmp_path))
+    door, links = nvml, LinkMap(bus=bus(tmp_path))
     door.links = {"GPU-0": {"0000:01:00.0": 2}}
     found = links.between(door, gpus(2))
     assert found.weight(DeviceId("GPU-1"), DeviceId("GPU-0")) == 38
@@ -89,5 +89,5 @@ def test_an_error_of_one_gpu_is_its_own(nvml: Any, tmp_path: Path) -> None:
     door = nvml
     door.links = {"GPU-0": {"0000:02:00.0": 2}, "GPU-1": {"0000:02:00.0": 4}}
     door.errors = {"nvlinks GPU-0": Code.UNKNOWN}
-    found = LinkMap(bus=PciBus(sysfs=tmp_path)).between(door, gpus(3))
+    found = LinkMap(bus=bus(tmp_path)).between(door, gpus(3))
     assert found.weights == {("GPU-1", "GPU-2"): 36}

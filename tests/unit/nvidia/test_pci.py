@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin.vendors.nvidia.pci import PciBus
+from deviceplugin.vendors.nvidia.pci import bus
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from deviceplugin.vendors.nvidia.pci import PciBus
 def test_what_counts_as_a_gpu(node: Any, files: dict[str, str], *, counts: bool) -> None:
     """NVIDIA's display classes are GPUs; what else it makes is not."""
     node.pci("0000:10:00.0", **files)
-    assert bool(PciBus(sysfs=node.options.sysfs).gpus()) is counts
+    assert bool(bus(node.options.sysfs).addresses()) is counts
 
 
 @pytest.mark.parametrize(
@@ -34,27 +34,27 @@ def test_gpus_of_other_drivers(node: Any, driver: str | None, *, counts: bool) -
     if driver:
         drivers = node.root / "sys/bus/pci/drivers"
         (node.root / "sys/bus/pci/devices/0000:10:00.0/driver").symlink_to(drivers / driver)
-    assert bool(PciBus(sysfs=node.options.sysfs).gpus()) is counts
+    assert bool(bus(node.options.sysfs).addresses()) is counts
 
 
 def test_virtual_function(node: Any) -> None:
     """A virtual function belongs to its guest."""
     node.pci("0000:10:00.4")
     (node.root / "sys/bus/pci/devices/0000:10:00.4/physfn").mkdir()
-    assert PciBus(sysfs=node.options.sysfs).gpus() == frozenset()
+    assert bus(node.options.sysfs).addresses() == frozenset()
 
 
 def test_hot_plug(node: Any) -> None:
     """The bus is looked at again each time, devices only when they are new."""
-    bus = PciBus(sysfs=node.options.sysfs)
-    assert bus.gpus() is None
+    found = bus(node.options.sysfs)
+    assert found.addresses() is None
     node.pci("0000:10:00.0")
-    assert bus.gpus() == {"0000:10:00.0"}
+    assert found.addresses() == {"0000:10:00.0"}
     node.write("sys/bus/pci/devices/0000:10:00.0/class", "0x040300")
     node.pci("0000:11:00.0")
-    assert bus.gpus() == {"0000:10:00.0", "0000:11:00.0"}
+    assert found.addresses() == {"0000:10:00.0", "0000:11:00.0"}
     node.root.joinpath("sys/bus/pci/devices/0000:11:00.0").rename(node.root / "out")
-    assert bus.gpus() == {"0000:10:00.0"}
+    assert found.addresses() == {"0000:10:00.0"}
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_numa_node(node: Any, numa: str, cpus: dict[str, str], expected: int | N
     node.pci("0000:10:00.0", numa_node=numa)
     for number, text in cpus.items():
         node.write(f"sys/devices/system/node/node{number}/cpulist", text + "\n")
-    assert PciBus(sysfs=node.options.sysfs).numa_node("0000:10:00.0") == expected
+    assert bus(node.options.sysfs).numa_node("0000:10:00.0") == expected
 
 
 def test_numa_node_of_unknown_device(node: Any) -> None:
     """A device without a folder has no node."""
-    assert PciBus(sysfs=node.options.sysfs).numa_node("0000:99:00.0") is None
+    assert bus(node.options.sysfs).numa_node("0000:99:00.0") is None
