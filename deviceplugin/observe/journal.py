@@ -94,8 +94,12 @@ class Journal:
     def unmet(self, lines: tuple[str, ...]) -> None:
         """Say which config entries this node cannot meet now, when that changes."""
         if self._changed("unmet", lines):
-            for line in lines:
-                logger.warning("config entry is unmet on this node", extra={"reason": line})
+            for number, line in enumerate(lines, start=1):
+                logger.warning(
+                    "config entry is unmet on this node",
+                    # Who reads on knows with the first one that what was said before is over.
+                    extra={"reason": line, "line": f"{number} of {len(lines)}"},
+                )
             if not lines:
                 logger.info("every config entry is met on this node")
 

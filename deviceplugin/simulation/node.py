@@ -21,7 +21,15 @@ from deviceplugin.observe.listener import parse_address
 from deviceplugin.simulation.config_edits import ConfigEdits
 from deviceplugin.simulation.daemon_process import DaemonProcess
 from deviceplugin.simulation.demo_pods import DemoPods
-from deviceplugin.simulation.facts import Exited, Fact, Happening, LogLine, PodAdmitted, Scraped
+from deviceplugin.simulation.facts import (
+    Edited,
+    Exited,
+    Fact,
+    Happening,
+    LogLine,
+    PodAdmitted,
+    Scraped,
+)
 from deviceplugin.simulation.folders import Folders, folders
 from deviceplugin.simulation.kubelet import Change, SimulatedKubelet
 from deviceplugin.simulation.lines import LineReporter
@@ -31,6 +39,7 @@ from deviceplugin.simulation.names import Names
 from deviceplugin.simulation.narrator import Narrator
 from deviceplugin.simulation.reporter import Reporter
 from deviceplugin.simulation.scrape import Scraper
+from deviceplugin.simulation.standing import Standing
 from deviceplugin.simulation.view import Memory, NodeView, look
 
 ERA = "1.37"
@@ -160,7 +169,8 @@ class Node:
     def _take(self, fact: Fact | None) -> None:
         if fact is None:
             return
-        self._memory.standing.take(fact)
+        if isinstance(fact, Edited | LogLine):
+            self._memory.standing.setdefault(fact.vendor, Standing()).take(fact)
         match fact:
             case Scraped():
                 self._memory.scraped[fact.vendor] = fact

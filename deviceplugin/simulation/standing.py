@@ -34,7 +34,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Standing:
-    """The problems of the newest refused config, and the unmet entries of the one in force."""
+    """The problems of a vendor's newest refused config, and what is unmet of the one in force."""
 
     refused: Batch = field(default_factory=Batch)
     unmet: Batch = field(default_factory=Batch)
@@ -47,6 +47,8 @@ class Standing:
             case LogLine(message=message) if message.startswith("config refused"):
                 self.refused.add(str(fact.fields.get("problem", "")))
             case LogLine(message="config entry is unmet on this node"):
+                if str(fact.fields.get("line", "")).startswith("1 of "):
+                    self.unmet.clear()
                 self.unmet.add(str(fact.fields.get("reason", "")))
             case LogLine(message="every config entry is met on this node"):
                 self.unmet.clear()

@@ -100,7 +100,7 @@ class Memory:
     admissions: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_LATENCIES))
     admitted: int = 0
     edit: float | None = None
-    standing: Standing = field(default_factory=Standing)
+    standing: dict[str, Standing] = field(default_factory=dict)
 
     def admission(self, milliseconds: float) -> None:
         """Note how long an admission took."""
@@ -130,6 +130,7 @@ def look(
 ) -> NodeView:
     """Look at a node."""
     held, scraped = held_units(kubelet), memory.all_scraped()
+    standing = tuple(memory.standing.values())
     health = {resource: kubelet.devices(resource) for resource in sorted(kubelet.capacity())}
     return NodeView(
         machine=machine,
@@ -142,8 +143,8 @@ def look(
         latencies=memory.latencies(),
         began=memory.began,
         metrics=tuple(memory.metrics.values()),
-        refused=tuple(memory.standing.refused.lines),
-        unmet=tuple(memory.standing.unmet.lines),
+        refused=tuple(line for each in standing for line in each.refused.lines),
+        unmet=tuple(names.shorten(line) for each in standing for line in each.unmet.lines),
     )
 
 

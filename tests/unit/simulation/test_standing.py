@@ -20,8 +20,8 @@ def _refused(problem: str) -> LogLine:
     return LogLine(message="config refused, the one in force stays", level="error", fields=fields)
 
 
-def _unmet(reason: str) -> LogLine:
-    fields = {"reason": reason}
+def _unmet(reason: str, line: str = "") -> LogLine:
+    fields = {"reason": reason, "line": line}
     return LogLine(message="config entry is unmet on this node", level="warning", fields=fields)
 
 
@@ -58,6 +58,11 @@ def test_a_refusal_stands(stand: Stand, facts: list[Fact], expected: list[str]) 
     ("facts", "expected"),
     [
         pytest.param([IN_FORCE, _unmet("a"), _unmet("b")], ["a", "b"], id="all of one config"),
+        pytest.param(
+            [_unmet("a", "1 of 1"), _unmet("b", "1 of 2"), _unmet("c", "2 of 2")],
+            ["b", "c"],
+            id="a newer set",
+        ),
         pytest.param([_unmet("a"), IN_FORCE], ["a"], id="the same in the next config"),
         pytest.param([_unmet("a"), IN_FORCE, _unmet("b")], ["b"], id="others in the next config"),
         pytest.param([_unmet("a"), _unmet("b"), SICK, _unmet("b")], ["b"], id="a device changed"),
