@@ -27,11 +27,13 @@ def control(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path, control: Path) -> Make:
-    """Make NVIDIA's backend over a shipped machine."""
+    """Make a vendor's backend over a shipped machine, NVIDIA's unless told otherwise."""
 
-    def make(machine: str) -> Backend:
-        options = prepare(machine, tmp_path / "machine", poll_seconds=0.1, control=control)
-        return backend.load("nvidia").create(options)
+    def make(machine: str, vendor: str = "nvidia") -> Backend:
+        options = prepare(
+            machine, tmp_path / "machine", vendor=vendor, poll_seconds=0.1, control=control
+        )
+        return backend.load(vendor).create(options)
 
     return make
 
@@ -46,7 +48,33 @@ def _machine(name: str) -> Machine:
     return load(find(name))
 
 
-@pytest.mark.parametrize("name", [name for name in shipped() if name != "none"])
+NVIDIA = [name for name in shipped() if _machine(name).gpus["nvidia"]]
+AMD = {
+    "mi300x-spx": 8,
+    "mi300x-cpx": 64,
+    "mi300x-mixed": 5 + 3 * 8,
+    "mi210x8": 8,
+    "radeon": 1,
+    "mixed": 2,
+}
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if _machine(name).gpus["amd"]])
+def test_every_amd_machine_is_discovered(make: Make, name: str) -> None:
+    """All GPUs or partitions are found under the addresses of the file, with nodes of their own."""
+    amd = _machine(name).amd
+    assert amd is not None
+    scan = make(name, "amd").discover()
+    assert len(scan.devices) == AMD[name]
+    assert {d.pci_address for d in scan.devices} == {gpu.pci_address for gpu in amd.gpus}
+    assert {(d.pci_address, d.numa_node, d.name) for d in scan.devices} == {
+        (gpu.pci_address, gpu.numa_node, gpu.model) for gpu in amd.gpus
+    }
+    assert len({d.nodes for d in scan.devices}) == AMD[name]
+    assert scan.problems == ()
+
+
+@pytest.mark.parametrize("name", NVIDIA)
 def test_every_shipped_machine_is_discovered(make: Make, name: str) -> None:
     """Discovery finds each GPU with its UUID, address, NUMA node and device nodes."""
     nvidia = _machine(name).nvidia
