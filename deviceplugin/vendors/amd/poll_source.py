@@ -45,6 +45,7 @@ class PollSource:
     _counters: dict[str, ras.Counters] = field(default_factory=dict)
     _resets: dict[str, int] = field(default_factory=dict)
     _pages: dict[str, int] = field(default_factory=dict)
+    _doubted: frozenset[tuple[DeviceId, str]] = frozenset()
 
     def __post_init__(self) -> None:
         self._kfd = Kfd(sysfs=self.sysfs)
@@ -63,15 +64,19 @@ class PollSource:
     def _round(self, emit: Emit) -> None:
         health = self.health
         if health.why_away or self._kfd.generation() != health.generation:
+            self._doubted = frozenset()
             return
         gpus = tuple(health.gpus.values())
         self._note_reload(emit)
         self._read_counters(gpus, emit)
         found = {gpu.address: tuple(self._wrong(gpu)) for gpu in gpus}
         if self._kfd.generation() != health.generation:
+            self._doubted = frozenset()
             return  # it changed while we looked: what is missing may have gone on purpose
+        doubted = {(each.device, each.kind) for wrong in found.values() for each in wrong}
         for gpu in gpus:
             self._judge(gpu, found[gpu.address], emit)
+        self._doubted = frozenset(doubted)
         self._rounds += 1
 
     def _note_reload(self, emit: Emit) -> None:
@@ -79,11 +84,15 @@ class PollSource:
             self._reloads = self.health.reloads
             logger.info("the driver was loaded anew; faults that waited for a reset are over")
             self._counters.clear()
+            self._doubted = frozenset()
             self.health.reset(None, emit)
 
     def _judge(self, gpu: Gpu, wrong: tuple[Wrong, ...], emit: Emit) -> None:
         for each in wrong:
-            self.health.symptom(each.device, each.kind, each.detail, each.action, emit)
+            # What is not there may be on its way out with the driver as a whole, or with a
+            # repartition that the next scan will see: one look is not enough.
+            if each.action is not Action.RECOVER or (each.device, each.kind) in self._doubted:
+                self.health.symptom(each.device, each.kind, each.detail, each.action, emit)
         bad = {each.device for each in wrong}
         say = self._rounds % self.health.timing.calm_rounds == 0
         if gpu.id not in bad:
@@ -137,10 +146,13 @@ class PollSource:
 
     def _read_counters(self, gpus: tuple[Gpu, ...], emit: Emit) -> None:
         now, timing = self.health.clock(), self.health.timing
-        if now - self._counted_at >= timing.counters:
-            self._counted_at = now
-            for gpu in gpus:
+        is_due = now - self._counted_at >= timing.counters
+        for gpu in gpus:
+            # A new one at once: what is counted until the first look is not held against it.
+            if is_due or gpu.address not in self._counters:
                 self._count(gpu, emit)
+        if is_due:
+            self._counted_at = now
         if self.health.flags.retired_pages and now - self._paged_at >= timing.pages:
             self._paged_at = now
             self._pages = {gpu.address: ras.retired(self._device(gpu)) for gpu in gpus}

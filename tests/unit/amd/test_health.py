@@ -122,6 +122,8 @@ FAULTS = {
 def test_faults_of_a_gpu(watch: Watch, kind: str) -> None:
     """Each is a symptom of the GPU, with words on what to look at; its neighbour is good."""
     FAULTS[kind](watch.node)
+    assert watch.look().wrong() == []
+    assert FIRST not in watch.good()
     watch.look()
     assert watch.wrong() == [(FIRST, kind)]
     (symptom,) = (event for event in watch.events if isinstance(event, Symptom))
@@ -134,7 +136,7 @@ def test_another_driver_is_named(watch: Watch) -> None:
     """A GPU that was given to a guest says to whom."""
     _unbind(watch.node)
     _rebind(watch.node)
-    watch.look()
+    watch.look(2)
     assert "vfio-pci" in str(watch.events)
 
 
@@ -151,7 +153,7 @@ def test_a_render_node_is_its_partitions(watch: Watch) -> None:
     """A partition whose node is gone is ill alone, and suspect until it is seen good."""
     node = watch.node.root / "dev/dri/renderD129"
     node.unlink()
-    assert watch.look().wrong() == [("0000:05:00.0-p1", "render-node-missing")]
+    assert watch.look(2).wrong() == [("0000:05:00.0-p1", "render-node-missing")]
     node.touch()
     assert watch.look().wrong() == []
     assert "0000:05:00.0-p1" in watch.good()
@@ -161,10 +163,10 @@ def test_a_lost_gpu_stays_watched(watch: Watch) -> None:
     """A scan that does not find it does not end its symptoms while the bus shows it."""
     shutil.rmtree(watch.node.kfd / "4")
     watch.scan()
-    assert (SECOND, "kfd-node-missing") in watch.look().wrong()
+    assert (SECOND, "kfd-node-missing") in watch.look(2).wrong()
     (watch.node.pci(1)).unlink()
     watch.scan()
-    assert SECOND not in {device for device, _ in watch.look().wrong()}
+    assert SECOND not in {device for device, _ in watch.look(2).wrong()}
 
 
 def test_a_driver_that_is_away_judges_no_gpu(watch: Watch) -> None:
@@ -176,6 +178,29 @@ def test_a_driver_that_is_away_judges_no_gpu(watch: Watch) -> None:
     watch.scan()
     assert watch.look().resets() == [None]
     assert watch.wrong() == []
+
+
+def test_a_driver_on_its_way_out_judges_no_gpu(watch: Watch) -> None:
+    """Nodes that go before the rest of the driver does are no fault of their GPUs."""
+    for path in watch.node.kfd.iterdir():
+        shutil.rmtree(path)
+    assert watch.look().wrong() == []
+    watch.health.away("not loaded")
+    watch.look()
+    assert watch.events == []
+
+
+def test_errors_right_after_a_reload_count(watch: Watch) -> None:
+    """The counters of a driver that is back are read at once: the next error is a new one."""
+    watch.health.timing = replace(watch.health.timing, counters=60.0)
+    watch.node.tree.unload()
+    watch.health.away("not loaded")
+    watch.look()
+    watch.node.tree.load()
+    watch.scan()
+    watch.look()
+    count(watch, "gfx", 1)
+    assert set(watch.look(70).wrong()) == {(FIRST, "ras-gfx")}
 
 
 def test_a_change_under_way_judges_no_gpu(watch: Watch) -> None:
@@ -246,9 +271,9 @@ def test_retired_pages(watch: Watch) -> None:
     (watch.node.pci(0) / "ras/gpu_vram_bad_pages").write_text(lines)
     assert watch.look(2).wrong() == []
     watch.health.configure(AmdFlags(retired_pages=4))
-    assert watch.look(2).wrong() == []
+    assert watch.look(3).wrong() == []
     watch.health.configure(AmdFlags(retired_pages=3))
-    assert set(watch.look(2).wrong()) == {(FIRST, "retired-pages")}
+    assert set(watch.look(3).wrong()) == {(FIRST, "retired-pages")}
 
 
 def test_condemned_by_another(watch: Watch) -> None:
