@@ -18,11 +18,11 @@ CONTROL = Path("/var/lib/deviceplugin/simulate-amd-control")
 MIXED = "version: v1\nflags: {partitionStrategy: mixed}\n"
 
 
-@pytest.fixture(scope="module")
-def amd(deployed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture
+def amd(deployed: None, tmp_path: Path) -> Iterator[None]:
     """The overlay with simulated AMD GPUs, beside NVIDIA's."""
     del deployed
-    folder = overlay.write(tmp_path_factory.mktemp("amd"), "simulated-amd-machine")
+    folder = overlay.write(tmp_path, "simulated-amd-machine")
     kubectl("apply", "-k", str(folder))
     kubectl(*product.NAMESPACE, "rollout", "status", DAEMONSET, "--timeout=120s")
     yield
