@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from deviceplugin.simulation.amd_kfd import gpu_id
 from deviceplugin.simulation.amd_tree import AmdTree
 from deviceplugin.simulation.machine import BLOCK, Machine
 from deviceplugin.simulation.timeline import Step, Verb
@@ -98,10 +99,10 @@ class SimulatedAmd:
         self._tell(index, KfdEventKind.GPU_POST_RESET)
 
     def _tell(self, index: int, kind: KfdEventKind) -> None:
-        first = 1000 + BLOCK * index
+        ids = {gpu_id(index, part) for part in range(BLOCK)}
         for listener in self._listeners:
-            for gpu_id in sorted(listener.gpu_ids & set(range(first, first + BLOCK))):
-                listener.put(KfdEvent(gpu_id=gpu_id, kind=kind, detail="simulated"))
+            for each in sorted(listener.gpu_ids & ids):
+                listener.put(KfdEvent(gpu_id=each, kind=kind, detail="simulated"))
 
     def _forget(self, subscription: "_Subscription") -> None:
         self._listeners = [each for each in self._listeners if each is not subscription]

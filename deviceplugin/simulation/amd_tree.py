@@ -6,11 +6,12 @@ exist than are in use, and only KFD's nodes tell which are.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deviceplugin.simulation.amd_links import Unit, links, units
+from deviceplugin.simulation.amd_kfd import Variant, nodes
+from deviceplugin.simulation.amd_links import Unit, units
 from deviceplugin.simulation.machine import BLOCK, AmdGpu, Machine
 from deviceplugin.simulation.sysfs import write
 from deviceplugin.simulation.timeline import BLOCKS
@@ -18,32 +19,6 @@ from deviceplugin.simulation.timeline import BLOCKS
 _VENDOR = "0x1002"
 _ACCELERATOR, _DISPLAY = "0x120000", "0x030000"
 _MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """How this driver's tree differs from the usual one.
-
-    Attributes:
-        separator: in the names of partition devices.
-        high_bits: a partition's number stands in bits 31:28 of its location.
-        no_domain: KFD has no ``domain``.
-        no_memory: KFD has no memory banks.
-        no_render: KFD says that there is no render node (-1).
-        own_ids: partitions of a GPU have unique ids of their own.
-        no_numa: the PCI functions say -1.
-        lost: numbers of partitions of each GPU that KFD does not show.
-
-    """
-
-    separator: str = "_"
-    high_bits: bool = False
-    no_domain: bool = False
-    no_memory: bool = False
-    no_render: bool = False
-    own_ids: bool = False
-    no_numa: bool = False
-    lost: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +43,7 @@ class AmdTree:
     sysfs: Path
     devfs: Path
     machine: Machine
-    variant: Variant = Variant()
+    variant: Variant = field(default_factory=Variant)
     gpus: dict[int, GpuNow] = field(default_factory=dict)
     loaded: bool = False
     generation: int = 1
@@ -250,7 +225,8 @@ class AmdTree:
         folder = self.kfd / name
         if not folder.is_dir():
             folder.mkdir(parents=True)
-            for number, files in enumerate(self._nodes(shown)):
+            cpus = max(1, len(self.machine.numa))
+            for number, files in enumerate(nodes(shown, cpus, self.variant)):
                 _write_node(folder / str(number), files)
         following = self.kfd / "nodes.next"
         following.symlink_to(name)
@@ -265,62 +241,6 @@ class AmdTree:
             for unit in units(now.gpu)
             if unit.number not in lost or not now.gpu.compute
         )
-
-    def _nodes(self, shown: Sequence[Unit]) -> Iterator[Mapping[str, str]]:
-        cpus = max(1, len(self.machine.numa))
-        for _ in range(cpus):
-            yield {"gpu_id": "0", "name": "", "properties": "cpu_cores_count 96\nsimd_count 0"}
-        for place, unit in enumerate(shown):
-            yield self._node(cpus + place, unit, shown, cpus)
-
-    def _node(self, node: int, unit: Unit, shown: Sequence[Unit], cpus: int) -> Mapping[str, str]:
-        files = {
-            "gpu_id": str(1000 + BLOCK * unit.gpu.index + unit.number),
-            "name": "ip discovery",
-            "properties": _lines(self._properties(unit)),
-        }
-        if not self.variant.no_memory:
-            size = unit.gpu.memory_mib * _MIB // unit.of
-            files["mem_banks/0/properties"] = _lines({"heap_type": 1, "size_in_bytes": size})
-        count = {"io_links": 0, "p2p_links": 0}
-        for link in links(unit, shown, cpus):
-            known = {
-                "type": link.kind,
-                "version_major": 0,
-                "version_minor": 0,
-                "node_from": node,
-                "node_to": link.to,
-                "weight": link.weight,
-            }
-            files[f"{link.folder}/{count[link.folder]}/properties"] = _lines(known)
-            count[link.folder] += 1
-        return files
-
-    def _properties(self, unit: Unit) -> dict[str, int]:
-        gpu, variant = unit.gpu, self.variant
-        domain, bus, device = (int(part, 16) for part in gpu.pci_address[:-2].split(":"))
-        location = bus << 8 | device << 3
-        if unit.of > 1:
-            location |= unit.number << 28 if variant.high_bits else unit.number
-        unique = int(gpu.unique_id, 16) + (unit.number if variant.own_ids else 0)
-        known = {
-            "cpu_cores_count": 0,
-            "simd_count": 1216 * gpu.xccs // 8 // unit.of,
-            "mem_banks_count": 0 if variant.no_memory else 1,
-            "simd_per_cu": 4,
-            "num_xcc": gpu.xccs // unit.of or 1,
-            "gfx_target_version": 90402,
-            "vendor_id": 0x1002,
-            "device_id": int(gpu.pci_device, 16),
-            "location_id": location,
-            "domain": domain,
-            "drm_render_minor": -1 if variant.no_render else gpu.render + unit.number,
-            "hive_id": 0 if gpu.hive is None else 0x1000 + gpu.hive,
-            "unique_id": unique,
-        }
-        if variant.no_domain:
-            del known["domain"]
-        return known
 
 
 def _write_node(folder: Path, files: Mapping[str, str]) -> None:
@@ -350,7 +270,3 @@ def _mode_files(gpu: AmdGpu) -> dict[str, str]:
 
 def _nodes(gpu: AmdGpu, number: int) -> tuple[str, str]:
     return f"card{gpu.card + number}", f"renderD{gpu.render + number}"
-
-
-def _lines(known: Mapping[str, int]) -> str:
-    return "\n".join(f"{key} {value}" for key, value in known.items())

@@ -8,7 +8,8 @@ import pytest
 
 from deviceplugin.backend import BackendOptions
 from deviceplugin.events import Scan
-from deviceplugin.simulation.amd_tree import AmdTree, Variant
+from deviceplugin.simulation.amd_kfd import Variant
+from deviceplugin.simulation.amd_tree import AmdTree
 from deviceplugin.simulation.machine import Amd, AmdGpu, Machine, NumaNode
 from deviceplugin.simulation.sysfs import Tree
 from deviceplugin.vendors.amd.discover import Look
