@@ -151,7 +151,15 @@ def _resources(old: Views, new: Views) -> Iterator[str]:
     for name in names:
         was, will = _units(old.get(name)), _units(new.get(name))
         size = f", a list of {list_size(new[name]):,} bytes" if name in new else ""
-        yield f"  {name:<{width}}  {was:,} -> {will:,} units, {_verb(was, will)}{size}"
+        verb = _verb(was, will) + _given_out(new.get(name))
+        yield f"  {name:<{width}}  {was:,} -> {will:,} units, {verb}{size}"
+
+
+def _given_out(view: ResourceView | None) -> str:
+    """How many units pods can get, where a strategy or a missing spec holds some back."""
+    if view is None or not view.unhealthy:
+        return ""
+    return f" ({len(view.units) - len(view.unhealthy):,} given out)"
 
 
 def _units(view: ResourceView | None) -> int:

@@ -42,10 +42,12 @@ def file(tmp_path: Path) -> Path:
 def check(tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     """Return a function that checks a text and gives exit code and lines."""
 
-    def do(text: str, machine: str = "h100x8", *flags: str) -> tuple[int, list[str]]:
+    def do(
+        text: str, machine: str = "h100x8", *flags: str, vendor: str = "nvidia"
+    ) -> tuple[int, list[str]]:
         file.write_text(text)
         arguments = ["--simulate", machine, "--state-dir", str(tmp_path / "state"), *flags]
-        code = main(["check", "nvidia", str(file), *arguments])
+        code = main(["check", vendor, str(file), *arguments])
         return code, capsys.readouterr().out.splitlines()
 
     return do
@@ -252,3 +254,29 @@ def test_without_hardware(check: Check) -> None:
     assert code == 0
     assert lines[2].startswith("no plan for this node: no-library")
     assert lines[3] == "  flags.nvidiaDevRoot: unset -> /x (compared with the defaults)"
+
+
+def test_amd_partitions_under_one_name(check: Check) -> None:
+    """Of unlike partitions it says how many units pods can get, and what serves the others."""
+    code, lines = check("version: v1", "mi300x-mixed", vendor="amd")
+    assert code == 0
+    assert any("29 -> 29 units, stays (5 given out)" in line for line in lines)
+    assert any("held back" in line and "partitionStrategy: mixed" in line for line in lines)
+
+
+def test_amd_partitions_by_kind(check: Check) -> None:
+    """The mixed strategy brings a resource for each kind, and the setting is told by its key."""
+    code, lines = check("flags: {partitionStrategy: mixed}", "mi300x-mixed", vendor="amd")
+    assert code == 0
+    words = "\n".join(lines)
+    assert "amd.com/cpx_nps1  0 -> 24 units, appears" in words
+    assert "amd.com/spx_nps1  0 -> 5 units, appears" in words
+    assert "flags.partitionStrategy: single -> mixed" in words
+    assert "unmet" not in words
+
+
+def test_amd_mistakes(check: Check) -> None:
+    """A key of the other plugin is named with ours, and nothing is planned."""
+    code, lines = check("flags: {resource_naming_strategy: mixed}", "radeon", vendor="amd")
+    assert code == 1
+    assert "write flags.partitionStrategy" in lines[0]
