@@ -60,7 +60,7 @@ class Inventory:
             otherwise now. Pods may still hold them.
         links: how near the devices are to each other.
         bus: PCI addresses of the vendor's devices; None where unknown.
-        problems: of the last scan, a line for each device that did not answer.
+        problems: of the last scan, a line for each device that is there and not among them.
         scanned: a scan ended well since the start.
         kubelet_identity: of the kubelet last seen; until one is, of that seen last before
             our restart.

@@ -189,7 +189,7 @@ def _background(status: Status) -> Iterator[Metric]:
     )
     yield gauge(
         "discovery_problems",
-        "Devices that did not answer in it.",
+        "Devices that are there and could not be served after it.",
         (),
         {(): len(status.discovery.problems)},
     )

@@ -146,7 +146,7 @@ class Journal:
             )
         if self._changed("problems", event.scan.problems):
             for problem in event.scan.problems:
-                logger.warning("a device did not answer", extra={"problem": problem})
+                logger.warning("a device is not served", extra={"problem": problem})
 
 
 def _who(device: DeviceId, found: Device | None) -> dict[str, object]:

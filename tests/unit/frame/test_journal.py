@@ -119,7 +119,7 @@ def test_polls_say_only_what_changed(log: io.StringIO) -> None:
         journal.unmet(("x needs y",))
         journal.waiting("the driver")
     assert [line["message"] for line in lines(log)] == [
-        "a device did not answer",
+        "a device is not served",
         "config entry is unmet on this node",
         "the first list waits",
     ]
