@@ -46,6 +46,8 @@ class PollSource:
     _resets: dict[str, int] = field(default_factory=dict)
     _pages: dict[str, int] = field(default_factory=dict)
     _doubted: frozenset[tuple[DeviceId, str]] = frozenset()
+    _in_kfd: frozenset[str] = frozenset()
+    _in_dri: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         self._kfd = Kfd(sysfs=self.sysfs)
@@ -69,6 +71,10 @@ class PollSource:
         gpus = tuple(health.gpus.values())
         self._note_reload(emit)
         self._read_counters(gpus, emit)
+        # Two folders listed instead of a look at each of 64 partitions, each second.
+        self._in_kfd = frozenset(sysfs.entries(self._kfd.root / "nodes"))
+        dri = self.devfs / "dri"
+        self._in_dri = frozenset(sysfs.entries(dri)) if dri.is_dir() else None
         found = {gpu.address: tuple(self._wrong(gpu)) for gpu in gpus}
         if self._kfd.generation() != health.generation:
             self._doubted = frozenset()
@@ -133,14 +139,14 @@ class PollSource:
         return None
 
     def _no_nodes(self, gpu: Gpu) -> Iterator[Wrong]:
-        gone = [node for node in gpu.nodes if not (self._kfd.root / "nodes" / node).exists()]
+        gone = [node for node in gpu.nodes if node not in self._in_kfd]
         if gone:
             detail = f"KFD node {', '.join(gone)} of {gpu.address} is gone; see the kernel's log"
             yield Wrong(device=gpu.id, kind="kfd-node-missing", detail=detail)
-        if not (self.devfs / "dri").is_dir():
+        if self._in_dri is None:
             return  # the host's nodes are not in our sight
         for device, render in gpu.renders.items():
-            if not (self.devfs / "dri" / f"renderD{render}").exists():
+            if f"renderD{render}" not in self._in_dri:
                 detail = f"/dev/dri/renderD{render} is missing"
                 yield Wrong(device=device, kind="render-node-missing", detail=detail)
 

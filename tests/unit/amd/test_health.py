@@ -159,6 +159,16 @@ def test_a_render_node_is_its_partitions(watch: Watch) -> None:
     assert "0000:05:00.0-p1" in watch.good()
 
 
+def test_an_empty_folder_of_render_nodes(watch: Watch) -> None:
+    """All of them gone is as bad as each; no folder at all is one that we do not see."""
+    dri = watch.node.root / "dev/dri"
+    for path in dri.iterdir():
+        path.unlink()
+    assert len(set(watch.look(2).wrong())) == 3
+    dri.rmdir()
+    assert watch.look(2).wrong() == []
+
+
 def test_a_lost_gpu_stays_watched(watch: Watch) -> None:
     """A scan that does not find it does not end its symptoms while the bus shows it."""
     shutil.rmtree(watch.node.kfd / "4")
