@@ -26,3 +26,16 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """A relative link in a page names a file of the repository."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_row_stands_outside_of_its_table(page: Path) -> None:
+    """A line of cells follows another one, or begins a table with its rule below it."""
+    lines = page.read_text().splitlines()
+    lost = [
+        line
+        for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False)
+        if line.startswith("|") and not before.startswith("|") and not after.startswith("|--")
+    ]
+    # Commands go on with a pipe, too.
+    assert [line for line in lost if line.count("|") > 1] == []
